@@ -90,7 +90,7 @@ class ClusterConfig:
 
     @classmethod
     def _declared(cls, values: Values) -> Container[str]:  # noqa: ARG003
-        """The names of the properties that assignors read, beside those that all have."""
+        """Return the names of the properties that the configured assignors declare."""
         return ()
 
     @classmethod

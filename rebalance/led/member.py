@@ -144,7 +144,7 @@ class LedMember:
         self._failure: RebalanceError | None = None
         """Why this member cannot say what a member has to say when it joins."""
         self._obstacle: LegacyConsumerError | None = None
-        """What ended its last look, if that was an ACL or an error of its own."""
+        """The error that ended the last look, if an ACL or this member caused it."""
         self._told_out: bool | None = None
         """While this member takes no part: whether it owned something when the reconciler was told so last."""
 
@@ -153,7 +153,7 @@ class LedMember:
         given, leader, group = self._mine.generation, self._election.leader, self._election.state
         state = self._state(phase, connected=connected)
         if state is LedState.DOWN:
-            # without a session it neither leads nor sees who does
+            # a member without a session does not lead, and cannot see who leads
             leader = group = None
         return Standing(
             state,
@@ -462,8 +462,8 @@ class LedMember:
     def _may_lead(self, leader: Znode | None) -> bool:
         """A member that takes no part leaves the lead to members that take part, if there are any.
 
-        If nobody takes the lead in time, it does: perhaps it is refused for what somebody else wrote in its place, and
-        the others lack the right to lead.
+        If nobody takes the lead in time, this member does. Another client may have written the offer for which it is
+        refused, and an ACL may keep the other members from leading.
         """
         if self._why_out() is None or self._election.is_vacant(leader, _UNHEARD_MS):
             return True

@@ -31,7 +31,7 @@ def test_a_deleted_topic_is_buried_without_a_commit_and_its_owner_znodes_go():
 
 
 def test_topics_of_a_member_whose_id_another_one_has_taken_are_not_taken_for_deleted_ones():
-    """The other member does not subscribe to them: nobody had looked whether they exist, and nothing was committed."""
+    """No member subscribed to the topics any more, so the reader had not read them, and the member did not commit."""
     group = Group({"t": 2, "u": 1})
     member = consumed(group)
     thief = MemoryStore(group.server)

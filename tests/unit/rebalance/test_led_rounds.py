@@ -29,12 +29,16 @@ class Led:
     def __init__(self, strategy):
         self.group = Group({"t": 6})
         self.strategy = strategy
-        self.first = self.join("a")
-        self.group.settle()
-        self.group.pass_time(0.25)
+        self.first = self.join_and_settle("a")
 
     def join(self, name):
         return self.group.join(name, {"t": 1}, led=self.strategy)
+
+    def join_and_settle(self, name):
+        member = self.join(name)
+        self.group.settle()
+        self.group.pass_time(0.25)
+        return member
 
     def generation(self):
         return decode_generation("", self.group.admin.get_data(generation_path(GROUP)).data)
@@ -101,9 +105,7 @@ def test_every_member_and_the_leader_report_their_partitions_when_partitions_are
 
 def test_a_member_whose_next_words_a_stranger_wrote_before_it_gets_its_share_back():
     led = Led("range")
-    second = led.join("b")
-    led.group.settle()
-    led.group.pass_time(0.25)
+    second = led.join_and_settle("b")
     admin, path = led.group.admin, member_path(GROUP, second.consumer_id)
     number, told = led.generation().number, led.told(second)
     joining = decode_joining(path, second.consumer_id, admin.get_data(path).data)
@@ -119,9 +121,7 @@ def test_a_member_whose_next_words_a_stranger_wrote_before_it_gets_its_share_bac
 
 def test_a_member_in_whose_place_a_stranger_told_that_it_wants_nothing_gets_its_share_back():
     led = Led("range")
-    second = led.join("b")
-    led.group.settle()
-    led.group.pass_time(0.25)
+    second = led.join_and_settle("b")
     path = member_path(GROUP, second.consumer_id)
     joining = decode_joining(path, second.consumer_id, led.group.admin.get_data(path).data)
     nothing = Protocol("range", encode_subscription(Subscription(())))
@@ -134,9 +134,7 @@ def test_a_member_in_whose_place_a_stranger_told_that_it_wants_nothing_gets_its_
 @pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
 def test_a_leader_that_refuses_itself_for_a_strangers_words_leads_again_if_nobody_else_can(strategy, monkeypatch):
     led = Led(strategy)
-    second = led.join("b")
-    led.group.settle()
-    led.group.pass_time(0.25)
+    second = led.join_and_settle("b")
     write = second.store.multi
 
     def may_not_lead(ops, **how):
@@ -157,9 +155,7 @@ def test_a_leader_that_refuses_itself_for_a_strangers_words_leads_again_if_nobod
 def test_a_new_leader_of_a_member_in_whose_place_a_stranger_told_of_another_strategy_gets_on(strategy):
     """It loaded that member with the other strategy, was refused itself, and asked to join again without end."""
     led = Led(strategy)
-    second = led.join("b")
-    led.group.settle()
-    led.group.pass_time(0.25)
+    second = led.join_and_settle("b")
     path = member_path(GROUP, second.consumer_id)
     joining = decode_joining(path, second.consumer_id, led.group.admin.get_data(path).data)
     unknown = Protocol("unknown", joining.protocols[0].metadata)
@@ -205,9 +201,7 @@ def test_a_moment_without_a_leader_before_the_last_leader_does_not_count_when_th
 @pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
 def test_a_member_that_comes_back_in_a_new_session_takes_no_share_of_its_former_session(strategy):
     led = Led(strategy)
-    second = led.join("b")
-    led.group.settle()
-    led.group.pass_time(0.25)
+    second = led.join_and_settle("b")
     number, share = led.generation().number, set(second.owned)
     led.group.server.expire(second.store.session_id)
     # the leader does not look meanwhile

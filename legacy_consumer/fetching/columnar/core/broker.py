@@ -155,7 +155,10 @@ class Broker:
     def _differences(
         self, partitions: Mapping[TopicPartition, Partition], settings: FetchSettings
     ) -> tuple[Mapping[TopicPartition, FetchPartition], tuple[TopicPartition, ...]]:
-        """Return the partitions that the next request names, all without a session, and those that it forgets."""
+        """Return the partitions that the next request names, and those that it removes from the fetch session.
+
+        Without a session the request names all partitions.
+        """
         usual = settings.bytes_of_each(len(self.ready))
         if self.version < FIRST_WITH_TOTAL_LIMIT:
             # a response has no limit as a whole, so each partition gets its part of it

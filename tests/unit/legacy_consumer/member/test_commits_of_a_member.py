@@ -107,22 +107,28 @@ def test_a_partition_whose_commit_is_refused_for_good_costs_the_others_nothing_a
     assert first.counters.failed_commits > 1
 
 
-def test_a_logging_handler_inside_an_auto_commit_is_refused_a_commit_and_later_commits_go_on(cluster, request):
-    cluster.produce(5, *TPS)
-    connector = cluster.connector(auto_commit_interval_ms=20)
-    connector._store.refused = {cluster.path(TPS[3])}
+def refused_commits(request, connector, module, text):
+    """Return the errors of a logging handler that commits when this module logs the text."""
     caught = []
 
     class Committing(logging.Handler):
         def emit(self, record):
-            if "cannot be committed" in record.getMessage():
+            if text in record.getMessage():
                 with pytest.raises(CallInProgressError) as refused:
                     connector.commit_offsets()
                 caught.append(refused.value)
 
-    logger, handler = logging.getLogger("legacy_consumer.member.committer"), Committing()
+    logger, handler = logging.getLogger(f"legacy_consumer.member.{module}"), Committing()
     logger.addHandler(handler)
     request.addfinalizer(lambda: logger.removeHandler(handler))
+    return caught
+
+
+def test_a_logging_handler_inside_an_auto_commit_is_refused_a_commit_and_later_commits_go_on(cluster, request):
+    cluster.produce(5, *TPS)
+    connector = cluster.connector(auto_commit_interval_ms=20)
+    connector._store.refused = {cluster.path(TPS[3])}
+    caught = refused_commits(request, connector, "committer", "cannot be committed")
     Consuming(stream_of(connector))
     eventually(lambda: caught)
     cluster.produce(5, *TPS)
@@ -135,18 +141,7 @@ def test_a_logging_handler_that_is_called_while_partitions_begin_is_refused_a_co
     """It waited for the lock that its own thread held, and the coordinator with it, for ever."""
     cluster.produce(5, *TPS)
     connector, _ = cluster.join(auto_offset_reset="largest")
-    caught = []
-
-    class Committing(logging.Handler):
-        def emit(self, record):
-            if "starts without log offsets" in record.getMessage():
-                with pytest.raises(CallInProgressError) as refused:
-                    connector.commit_offsets()
-                caught.append(refused.value)
-
-    logger, handler = logging.getLogger("legacy_consumer.member.stream_delivery"), Committing()
-    logger.addHandler(handler)
-    request.addfinalizer(lambda: logger.removeHandler(handler))
+    caught = refused_commits(request, connector, "stream_delivery", "starts without log offsets")
 
     def unavailable():
         raise BrokersUnavailableError("down")
