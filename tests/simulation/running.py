@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import itertools
 import logging
 import multiprocessing
+import signal
 import sys
 import time
 import traceback
@@ -19,7 +21,10 @@ from tests.simulation.world import World, led_strategy, run_world
 DEFAULT_SEEDS = 10_000
 FEW_SEEDS = 1000
 """The first of them, which tell quickly whether anything is wrong."""
+WORLD_BOUND_S = 60.0
+"""Processor time after which a world, which usually takes 20 ms, is one that does not end."""
 _CHUNK = 100
+_WORLDS_BETWEEN_COLLECTIONS = 100
 
 
 @dataclass(slots=True)
@@ -40,15 +45,24 @@ class Outcome:
         self.failures.update(other.failures)
 
 
-def run_seeds(seeds, stop_after=None):
-    """Run the worlds of these seeds, in this process, until stop_after of them have failed."""
+class EndlessWorld(BaseException):
+    """A world that does not end. No `except Exception` of the library catches it."""
+
+
+def run_seeds(seeds, stop_after=None, *, bound_s=WORLD_BOUND_S):
+    """Run the worlds of these seeds, in this process, until stop_after of them have failed.
+
+    bound_s: the processor time in seconds after which a world counts as failed.
+    """
     outcome = Outcome()
-    for seed in seeds:
+    for ran, seed in enumerate(seeds):
         if len(outcome.failures) == stop_after:
             break
+        if ran % _WORLDS_BETWEEN_COLLECTIONS == 0:
+            gc.collect()
         try:
-            world, violation = run_world(seed)
-        except Exception as error:
+            world, violation = _run_bounded(seed, bound_s)
+        except (Exception, EndlessWorld) as error:
             outcome.failures[seed] = (type(error).__name__, traceback.format_exc(limit=-4))
             continue
         outcome.schedules += 1
@@ -58,6 +72,20 @@ def run_seeds(seeds, stop_after=None):
         if violation is not None:
             outcome.failures[seed] = (violation.check, str(violation))
     return outcome
+
+
+def _run_bounded(seed, bound_s):
+    def end(_signal, _frame):
+        raise EndlessWorld(f"no end after {bound_s:g} s of processor time")
+
+    signal.signal(signal.SIGVTALRM, end)
+    signal.setitimer(signal.ITIMER_VIRTUAL, bound_s)
+    gc.disable()  # a collection in the midst of a world costs a sixth of its time
+    try:
+        return run_world(seed)
+    finally:
+        gc.enable()
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
 
 
 def run_many(first, count, processes, stop_after, *, only_led=False, is_enough=lambda _: False):

@@ -3,11 +3,13 @@
 import os
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from tests.simulation.running import DEFAULT_SEEDS, FEW_SEEDS, history_of, run_many
+from tests.simulation import running
+from tests.simulation.running import DEFAULT_SEEDS, FEW_SEEDS, history_of, run_many, run_seeds
 
 ROOT = Path(__file__).parents[2]
 PROCESSES = min(4, os.cpu_count() or 1)
@@ -21,6 +23,19 @@ def test_a_thousand_worlds_keep_every_promise():
     assert outcome.schedules == FEW_SEEDS
     assert outcome.deliveries > 10_000, "worlds in which nothing is delivered prove nothing"
     assert outcome.duplicates > 0, "worlds without forced hand-overs prove little"
+
+
+def test_a_world_that_does_not_end_is_told_with_its_seed(monkeypatch):
+    def endless(_seed):
+        while True:
+            with suppress(Exception):  # as a member whose thread asks itself to join again without end
+                sum(range(100))
+
+    monkeypatch.setattr(running, "run_world", endless)
+    outcome = run_seeds([7, 8], bound_s=0.05)
+    assert outcome.schedules == 0
+    assert {seed: check for seed, (check, _) in outcome.failures.items()} == {7: "EndlessWorld", 8: "EndlessWorld"}
+    assert "no end after 0.05 s" in outcome.failures[7][1]
 
 
 @pytest.mark.slow
