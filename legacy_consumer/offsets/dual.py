@@ -108,4 +108,7 @@ def greater(in_zookeeper: Committed, in_kafka: KafkaOffset) -> Committed:
         offset, outlived = None, offset
     found = max((o for o in (in_zookeeper.offset, offset) if o is not None), default=None)
     old = max((o for o in (in_zookeeper.outlived, outlived) if o is not None), default=None)
-    return Committed(found, in_zookeeper.version, in_zookeeper.topic, outlived=old if found is None else None)
+    outlived = old if found is None else None
+    # an offset that only Kafka has is of no transaction of ZooKeeper's
+    transaction = in_zookeeper.transaction if found == in_zookeeper.offset else 0
+    return replace(in_zookeeper, offset=found, outlived=outlived, transaction=transaction)

@@ -185,7 +185,7 @@ class ZooKeeperOffsetStore:
                 for tp, commit in todo.items():
                     version = _version_after(commit)
                     self._written[tp] = version, zxid
-                    result.committed[tp] = Committed(commit.offset, version, commit.seen.topic)
+                    result.committed[tp] = Committed(commit.offset, version, commit.seen.topic, transaction=zxid)
                     self._unanswered.pop(tp, None)
                     self._refused.pop(tp, None)
             except MultiFailedError as error:

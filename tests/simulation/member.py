@@ -53,8 +53,8 @@ class Crash(BaseException):
 class OurMember:
     """One member: everything that ConsumerConnector wires together, without threads."""
 
-    def __init__(self, world, name, consumer_id, subscription, store=None):
-        """store: of a member that has left the group and kept its session; None for a new one."""
+    def __init__(self, world, name, consumer_id, subscription, earlier=None):
+        """earlier: the same connector's life in the group before unsubscribe(); its session and its offsets go on."""
         self.world = world
         self.settings = settings = world.settings
         self.name = name
@@ -65,9 +65,9 @@ class OurMember:
         self.closing = self.unsubscribing = self.ending = False
         self.wake_at = 0.0
         world.record("member", name)
-        self.store = store or world.server.connect(name)
+        self.store = world.server.connect(name) if earlier is None else earlier.store
         self.progress = Progress()
-        offsets = self._make_offsets()
+        offsets = self.offsets = self._make_offsets() if earlier is None else earlier.offsets
         self.delivery = StreamDelivery(
             DeliverySettings(
                 consumer_id=consumer_id,

@@ -338,9 +338,9 @@ class World:
         subscription = {topic: self.rng.randint(1, self.settings.streams) for topic in topics}
         self._start_member(name, consumer_id, subscription)
 
-    def _start_member(self, name, consumer_id, subscription, store=None):
+    def _start_member(self, name, consumer_id, subscription, earlier=None):
         self.record("joins", name, consumer_id, subscription)
-        member = OurMember(self, name, consumer_id, subscription, store)
+        member = OurMember(self, name, consumer_id, subscription, earlier)
         self.members.append(member)
         self.by_store[member.store] = member
 
@@ -352,7 +352,7 @@ class World:
         topics = [topic for topic in sorted(self.partitions) if self._unsubscribing.random() < 0.7]
         threads = self.settings.streams
         subscription = {topic: self._unsubscribing.randint(1, threads) for topic in topics or sorted(self.partitions)}
-        self._start_member(member.name, consumer_id, subscription, member.store)
+        self._start_member(member.name, consumer_id, subscription, member)
 
     def _join_jvm(self):
         self._incarnations += 1

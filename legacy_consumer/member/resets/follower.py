@@ -342,7 +342,8 @@ class ResetFollower:
             # an unreadable offset is no position to continue from: the owner's next commit repairs it
             before = committed if known is None or committed.problem is not None else known.committed
             is_own = not is_applied and self._offsets.wrote(tp, committed)
-            if (before.version, before.offset) != (committed.version, committed.offset) and not is_own:
+            # of a znode that was deleted and created anew, versions count from 0 again: only the transaction differs
+            if not is_own and _written(before) != _written(committed):
                 changed[tp] = committed
         return changed
 
@@ -362,3 +363,7 @@ class ResetFollower:
         self._answered = None
         with contextlib.suppress(NoNodeError):
             self._store.delete(self._answer_path)
+
+
+def _written(offset: Committed) -> tuple[int | None, int | None, int]:
+    return offset.version, offset.offset, offset.transaction

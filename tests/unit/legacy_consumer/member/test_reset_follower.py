@@ -22,11 +22,15 @@ from legacy_consumer.member.resets import (
     standing_reset,
 )
 from legacy_consumer.member.resets.records import HOLD_MS
+from legacy_consumer.offsets import Commit, DualOffsetStore, KafkaOffsetStore, ZooKeeperOffsetStore
 from legacy_consumer.offsets.progress import Committed, Progress
+from tests.simulation.offsets_in_kafka import ask_once
+from tests.support.fake_group_offsets import FakeGroupOffsets
 from tests.support.group_members import RecordingDelivery
 from zk_layout.errors import ConnectionLostError
 from zk_layout.memory_store import MemoryStore, MemoryZooKeeper
 from zk_layout.model import ConsumerThreadId, TopicPartition
+from zk_layout.paths import OffsetPath
 
 TPS = [TopicPartition("t", n) for n in range(3)]
 MINE = ConsumerThreadId("g_a", 0)
@@ -74,13 +78,15 @@ class FollowingDelivery(RecordingDelivery):
 class World:
     """A follower, its errands, and an operator's store."""
 
-    def __init__(self, **options):
+    def __init__(self, offsets=None, **options):
+        """offsets: makes the store of offsets from the member's ZkStore; None for one that a test writes."""
         self.zookeeper = MemoryZooKeeper()
         self.operator, self.store = MemoryStore(self.zookeeper), MemoryStore(self.zookeeper)
         self.operator.start()
         self.store.start()
         self.operator.ensure_path(answers_path("g"))
-        self.delivery, self.offsets, self.progress = FollowingDelivery(), Offsets(), Progress()
+        self.delivery, self.progress = FollowingDelivery(), Progress()
+        self.offsets = Offsets() if offsets is None else offsets(self.store)
         self.errands = []
         self.alarms = {}
         self.follower = ResetFollower(
@@ -228,6 +234,36 @@ def test_a_member_whose_answer_fails_does_not_continue_a_second_time_from_what_i
     world.alarms[2000].run()
     assert world.delivery.adopted == {TPS[0]: 6}
     assert decode_answer("", world.answer()).state is AnswerState.DONE
+
+
+@pytest.mark.parametrize("stores", ["zookeeper", "both"])
+@pytest.mark.parametrize("is_deleted", [True, False])
+def test_a_reset_to_what_was_committed_last_is_seen_if_the_znode_was_deleted_meanwhile(stores, is_deleted):
+    def make(store):
+        in_zookeeper = ZooKeeperOffsetStore(store, "g")
+        if stores == "zookeeper":
+            return in_zookeeper
+        in_kafka = KafkaOffsetStore(store, "g", FakeGroupOffsets(), in_zookeeper, timeout_s=1.0, asking=ask_once)
+        return DualOffsetStore(in_zookeeper, in_kafka)
+
+    world = World(make)
+    tp = TPS[0]
+    for path in ("/consumers/g/ids/g_a", "/consumers/g/owners/t/0"):
+        world.store.create(path, b"", ephemeral=True, make_parents=True)
+    (seen,) = world.offsets.read([tp]).values()
+    session_id = world.store.session_id
+    committed = world.offsets.commit({tp: Commit(5, seen)}, consumer_id="g_a", session_id=session_id).committed[tp]
+    world.progress.begin(tp, 5, committed)
+    world.follower.begin({tp: MINE}, {})
+    world.settle()
+    world.ask([tp])
+    if is_deleted:
+        path = OffsetPath("g", *tp).path
+        world.operator.delete(path)
+        world.operator.create(path, b"5")
+        assert world.offsets.read([tp])[tp] == committed, "no version tells them apart"
+    world.apply([tp])
+    assert world.delivery.adopted == ({tp: 5} if is_deleted else {})
 
 
 def test_a_request_is_seen_before_anything_that_is_claimed_is_committed():
