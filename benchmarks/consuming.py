@@ -32,7 +32,8 @@ from benchmarks.processes import output_of, own_program
 from legacy_consumer import ClusterConfig
 from legacy_consumer.embedded import EmbeddedKafka
 from legacy_consumer.errors import ServerStartError
-from legacy_consumer.fetching.librdkafka import produce_all, read_brokers
+from legacy_consumer.fetching.brokers import read_brokers
+from legacy_consumer.fetching.librdkafka import produce_all
 from legacy_consumer.fetching.librdkafka.producer import Record
 from legacy_consumer.fetching.librdkafka.settings import SettingsDict, client_settings
 from legacy_consumer.sandbox.servers.jvm import ALL_COMPILERS

@@ -31,9 +31,9 @@ from legacy_consumer.errors import (
     OffsetOutOfRangeError,
 )
 from legacy_consumer.fetching.bootstrap import open_broker_store, parse_servers
+from legacy_consumer.fetching.brokers import read_brokers
 from legacy_consumer.fetching.fetcher import EARLIEST, LATEST, Fetcher, LogOffsets, Message
 from legacy_consumer.fetching.fetchers import open_fetcher, open_log_offsets
-from legacy_consumer.fetching.librdkafka import read_brokers
 from legacy_consumer.fetching.message_batch import MessageBatch
 from legacy_consumer.member.arguments import (
     check_config,

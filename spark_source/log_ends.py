@@ -7,7 +7,8 @@ from collections.abc import Collection
 
 from legacy_consumer.config import ClusterConfig
 from legacy_consumer.errors import BrokerRefusedError, BrokersUnavailableError
-from legacy_consumer.fetching.librdkafka import open_log_offsets, read_brokers
+from legacy_consumer.fetching.brokers import read_brokers
+from legacy_consumer.fetching.librdkafka import open_log_offsets
 from spark_source.broker_access import check_access
 from spark_source.offsets import Need
 from zk_layout.model import TopicPartition

@@ -13,7 +13,7 @@ from pathlib import Path
 import confluent_kafka
 
 from legacy_consumer import ConsumerConfig
-from legacy_consumer.fetching.librdkafka import read_brokers
+from legacy_consumer.fetching.brokers import read_brokers
 from legacy_consumer.fetching.librdkafka.settings import SettingsDict, fetcher_settings
 from zk_layout.kazoo_store import KazooStore
 

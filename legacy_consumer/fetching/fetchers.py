@@ -13,9 +13,6 @@ from typing import TYPE_CHECKING
 
 from legacy_consumer.config import ClusterConfig, ConsumerConfig
 from legacy_consumer.fetching.fetcher import Fetcher, FetcherFactory, LogOffsets
-from legacy_consumer.fetching.librdkafka import LibrdkafkaFetchers
-from legacy_consumer.fetching.librdkafka import open_fetcher as open_librdkafka_fetcher
-from legacy_consumer.fetching.librdkafka import open_log_offsets as open_librdkafka_log_offsets
 from zk_layout.errors import ConfigError
 from zk_layout.store import ZkStore
 
@@ -145,6 +142,9 @@ def make_fetchers(config: ConsumerConfig, store: ZkStore, choice: FetcherChoice)
     """Return the factory of the chosen fetcher. Raises: ConfigError for settings that it refuses, before any I/O."""
     logger.info("%s: fetches with %s", config.group_id, choice)
     if choice.fetcher == LIBRDKAFKA:
+        # loaded when it is needed: it takes 30 ms and 8 MB
+        from legacy_consumer.fetching.librdkafka import LibrdkafkaFetchers
+
         return LibrdkafkaFetchers(config, store)
     from legacy_consumer.fetching.columnar import ColumnarFetchers
 
@@ -154,6 +154,8 @@ def make_fetchers(config: ConsumerConfig, store: ZkStore, choice: FetcherChoice)
 def open_log_offsets(config: ConsumerConfig, store: ZkStore) -> LibrdkafkaLogOffsets | ColumnarLogOffsets:
     """Return a reader of log ends for callers without a connector."""
     if choose_fetcher(config).fetcher == LIBRDKAFKA:
+        from legacy_consumer.fetching.librdkafka import open_log_offsets as open_librdkafka_log_offsets
+
         return open_librdkafka_log_offsets(config, store)
     from legacy_consumer.fetching.columnar import open_log_offsets as open_columnar_log_offsets
 
@@ -165,6 +167,8 @@ def open_fetcher(config: ConsumerConfig, store: ZkStore, log_offsets: LogOffsets
     choice = choose_fetcher(config)
     logger.info("%s: fetches with %s", config.client_id, choice)
     if choice.fetcher == LIBRDKAFKA:
+        from legacy_consumer.fetching.librdkafka import open_fetcher as open_librdkafka_fetcher
+
         return open_librdkafka_fetcher(config, store, log_offsets)
     from legacy_consumer.fetching.columnar import open_fetcher as open_columnar_fetcher
 

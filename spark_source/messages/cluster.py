@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from legacy_consumer.errors import BrokerRefusedError, BrokersUnavailableError, NoSuchTopicError
-from legacy_consumer.fetching.librdkafka import LibrdkafkaLogOffsets, open_log_offsets, read_brokers
+from legacy_consumer.fetching.brokers import read_brokers
+from legacy_consumer.fetching.librdkafka import LibrdkafkaLogOffsets, open_log_offsets
 from legacy_consumer.fetching.topic_names import has_a_possible_name
 from legacy_consumer.offsets.judgement import TopicOrigin
 from legacy_consumer.offsets.store import refuse_unreadable

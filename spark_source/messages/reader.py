@@ -18,8 +18,9 @@ import pyarrow as pa
 
 from legacy_consumer.config import ConsumerConfig
 from legacy_consumer.errors import OffsetOutOfRangeError
+from legacy_consumer.fetching.brokers import read_brokers
 from legacy_consumer.fetching.fetchers import LIBRDKAFKA, choose_fetcher
-from legacy_consumer.fetching.librdkafka import open_log_offsets, read_brokers
+from legacy_consumer.fetching.librdkafka import open_log_offsets
 from legacy_consumer.fetching.librdkafka.batch import LibrdkafkaBatch
 from legacy_consumer.fetching.librdkafka.client import RdMessage
 from legacy_consumer.fetching.librdkafka.client_consumer import ConsumerHandle

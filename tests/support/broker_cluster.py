@@ -13,8 +13,9 @@ import pytest
 
 from legacy_consumer import ClusterConfig, ConsumerConnector, KafkaStream, TopicPartition
 from legacy_consumer.embedded import KAFKA_VERSIONS, EmbeddedKafka, EmbeddedZooKeeper
+from legacy_consumer.fetching.brokers import read_brokers
 from legacy_consumer.fetching.fetcher import Message
-from legacy_consumer.fetching.librdkafka import Record, produce_all, read_brokers
+from legacy_consumer.fetching.librdkafka import Record, produce_all
 from legacy_consumer.fetching.librdkafka.settings import client_settings
 from zk_layout.kazoo_store import KazooStore
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from legacy_consumer.errors import ProduceError
-from legacy_consumer.fetching.librdkafka.brokers import read_brokers
 from legacy_consumer.fetching.librdkafka.factory import LibrdkafkaFetchers, open_fetcher, open_log_offsets
 from legacy_consumer.fetching.librdkafka.fetcher import LibrdkafkaFetcher
 from legacy_consumer.fetching.librdkafka.log_offsets import LibrdkafkaLogOffsets
@@ -23,5 +22,4 @@ __all__ = [
     "open_group_offsets",
     "open_log_offsets",
     "produce_all",
-    "read_brokers",
 ]

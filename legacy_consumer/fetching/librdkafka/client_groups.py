@@ -9,7 +9,7 @@ from confluent_kafka.admin import AdminClient
 
 from legacy_consumer.config import ClusterConfig
 from legacy_consumer.errors import BrokersUnavailableError
-from legacy_consumer.fetching.librdkafka.brokers import read_brokers
+from legacy_consumer.fetching.brokers import read_brokers
 from legacy_consumer.fetching.librdkafka.settings import client_settings
 from zk_layout.store import ZkStore
 

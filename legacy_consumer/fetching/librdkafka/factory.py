@@ -9,8 +9,8 @@ from dataclasses import replace
 
 from legacy_consumer.config import ClusterConfig, ConsumerConfig
 from legacy_consumer.errors import BrokersUnavailableError
+from legacy_consumer.fetching.brokers import read_brokers
 from legacy_consumer.fetching.fetcher import LogOffsets
-from legacy_consumer.fetching.librdkafka.brokers import read_brokers
 from legacy_consumer.fetching.librdkafka.client import check_settings
 from legacy_consumer.fetching.librdkafka.client_consumer import ConsumerHandle
 from legacy_consumer.fetching.librdkafka.client_queries import QueryHandle

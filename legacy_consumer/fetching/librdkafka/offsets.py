@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Mapping
 
 from legacy_consumer.config import ConsumerConfig
 from legacy_consumer.errors import BrokersUnavailableError
-from legacy_consumer.fetching.librdkafka.brokers import read_brokers
+from legacy_consumer.fetching.brokers import read_brokers
 from legacy_consumer.fetching.librdkafka.client_offsets import OffsetsHandle
 from legacy_consumer.fetching.librdkafka.settings import group_offsets_settings
 from legacy_consumer.fetching.topic_names import NO_SUCH_NAME, has_a_possible_name

@@ -13,7 +13,8 @@ import click
 
 from legacy_consumer.config import ClusterConfig, ConsumerConfig
 from legacy_consumer.config.sources import gather
-from legacy_consumer.fetching.librdkafka import LibrdkafkaLogOffsets, open_log_offsets, read_brokers
+from legacy_consumer.fetching.brokers import read_brokers
+from legacy_consumer.fetching.librdkafka import LibrdkafkaLogOffsets, open_log_offsets
 from legacy_consumer.operations.admin.doctor_cluster import (
     examine_brokers,
     examine_config,

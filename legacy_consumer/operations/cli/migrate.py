@@ -12,7 +12,8 @@ import click
 
 from legacy_consumer.config import ConsumerConfig
 from legacy_consumer.errors import BrokersUnavailableError, MigrationRefusedError
-from legacy_consumer.fetching.librdkafka import open_group_offsets, open_log_offsets, read_brokers
+from legacy_consumer.fetching.brokers import read_brokers
+from legacy_consumer.fetching.librdkafka import open_group_offsets, open_log_offsets
 from legacy_consumer.fetching.librdkafka.client_groups import read_kafka_members
 from legacy_consumer.operations.admin.errors import DamagedRecordError
 from legacy_consumer.operations.admin.findings import shell_command

@@ -6,7 +6,8 @@ from contextlib import closing
 
 import click
 
-from legacy_consumer.fetching.librdkafka import open_log_offsets, read_brokers
+from legacy_consumer.fetching.brokers import read_brokers
+from legacy_consumer.fetching.librdkafka import open_log_offsets
 from legacy_consumer.offsets.topic_partitions import TopicsOnce
 from legacy_consumer.operations.admin.log_times import BrokerLogTimes
 from legacy_consumer.operations.admin.offset_files import OffsetFile

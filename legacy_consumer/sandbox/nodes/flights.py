@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from threading import Event
 
 from legacy_consumer.config import ClusterConfig
-from legacy_consumer.fetching.librdkafka import produce_all, read_brokers
+from legacy_consumer.fetching.brokers import read_brokers
+from legacy_consumer.fetching.librdkafka import produce_all
 from legacy_consumer.fetching.librdkafka.settings import client_settings
 from legacy_consumer.sandbox.quickstart.flights import find_flights, read_flights
 from zk_layout.kazoo_store import KazooStore

@@ -16,8 +16,8 @@ from legacy_consumer import (
 from legacy_consumer.config.broker_hosts import BrokerHosts
 from legacy_consumer.errors import NoSuchTopicError
 from legacy_consumer.fetching.bootstrap import BrokerStore, parse_servers
+from legacy_consumer.fetching.brokers import read_brokers
 from legacy_consumer.fetching.cluster_metadata import ClusterMetadata, PartitionMetadata
-from legacy_consumer.fetching.librdkafka import read_brokers
 from tests.support.fake_kafka import FakeFetcher, FakeFetchers, FakeKafka
 from tests.support.waiting import eventually
 from zk_layout.codecs import decode_partition_state, decode_topic

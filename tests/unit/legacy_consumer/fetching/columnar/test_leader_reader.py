@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from legacy_consumer.errors import KafkaError
+from legacy_consumer.fetching.brokers import read_brokers
 from legacy_consumer.fetching.columnar.leaders import LeaderReader
-from legacy_consumer.fetching.librdkafka.brokers import read_brokers
 from zk_layout.memory_store import MemoryStore, MemoryZooKeeper
 from zk_layout.model import TopicPartition
 from zk_layout.paths import BrokerIdPath, PartitionStatePath
