@@ -129,8 +129,11 @@ def decode(
 class Decoding:
     """A record set that a thread decodes, or has decoded. The buffer is kept until it has, or none will begin."""
 
-    def result(self) -> Columns:
-        """Wait for it, or decode it here if no thread has begun to. The same each time. Raises: as decode."""
+    def result(self, meanwhile: Decoding | None = None, /) -> Columns:
+        """Wait for it, or decode it here if no thread has begun to. The same each time. Raises: as decode.
+
+        meanwhile: another one, which is decoded here, unless a thread has begun to, while a thread decodes this one.
+        """
 
 def decode_ahead(
     record_set: Buffer,
@@ -144,11 +147,11 @@ def decode_ahead(
     check_crcs: bool = True,
 ) -> Decoding | None:
     """As decode, on a thread of this module's: one for each processor but one, begun with the first call, in a forked
-    child anew. In a process no more of these objects live than there are threads: beyond that it is None.
+    child anew. In a process one more of these objects may live than there are threads: beyond that it is None.
     """
 
-def buffer(size: int, /) -> bytearray:
-    """So many bytes with any content; memory is taken as they are written. Raises: MemoryError."""
+def buffer(size: int, /) -> memoryview:
+    """So many bytes with any content, in memory of an earlier buffer if no view of that exists. Raises: MemoryError."""
 
 def glance(record_set: Buffer, position: int, /) -> tuple[int, int]:
     """Where a partition goes on, by the heads of the entries alone, which are not checked.

@@ -30,7 +30,7 @@ COLUMNAR = "columnar"
 LIBRDKAFKA = "librdkafka"
 
 _DECODER = "legacy_consumer_native"
-DECODER_VERSION = "0.2.0"
+DECODER_VERSION = "0.3.0"
 """That of native/Cargo.toml. Another one may decode otherwise."""
 _MODULES = (_DECODER,)
 """The modules of the extra `fast` that the columnar fetcher needs; pyarrow is only for Arrow batches."""

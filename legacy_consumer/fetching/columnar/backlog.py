@@ -124,7 +124,8 @@ class Backlog:
         if not self._is_live(records.partition, records.life):
             self.drop_first()
             return
-        columns = self._decode(records) if first.ahead is None else first.ahead.result()
+        following = self._waiting[1].ahead if len(self._waiting) > 1 else None
+        columns = self._decode(records) if first.ahead is None else first.ahead.result(following)
         if columns.has_more and columns.next_offset > records.position:
             self._waiting[0] = _Waiting(replace(records, position=columns.next_offset))
         else:

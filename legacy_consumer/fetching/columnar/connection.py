@@ -89,7 +89,7 @@ class Connection:
             if not self._fill(awaited, memoryview(awaited.head)):
                 return None
             size = check_head(awaited.head, awaited.correlation_id, awaited.largest_bytes, awaited.api)
-            awaited.body = memoryview(buffer(size))
+            awaited.body = buffer(size)
             awaited.filled = 0
         body = awaited.body
         if not self._fill(awaited, body):

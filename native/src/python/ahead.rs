@@ -1,7 +1,8 @@
 //! Decodes record sets ahead, on threads of this crate, which need no interpreter.
 //!
 //! There is a thread for each processor but one, started with the first record set. The process decodes at most one
-//! record set per thread ahead, which bounds the memory. A forked child has no threads, and starts its own.
+//! record set per thread ahead, and one more, which the thread that waits for another can decode meanwhile: this bounds
+//! the memory. A forked child has no threads, and starts its own.
 //!
 //! The exception to "no unsafe code": a thread reads bytes that a Python object lends. `Decoding` keeps that object
 //! until the thread is done, or if it never began.
@@ -149,7 +150,7 @@ impl Decoding {
     /// None if as many are ahead as may be.
     pub fn begin(lent: Bytes, wish: Wish) -> Option<Decoding> {
         let pool = Pool::of_this_process();
-        if pool.ahead.fetch_add(1, Ordering::AcqRel) >= pool.threads.load(Ordering::Acquire) {
+        if pool.ahead.fetch_add(1, Ordering::AcqRel) > pool.threads.load(Ordering::Acquire) {
             pool.ahead.fetch_sub(1, Ordering::AcqRel);
             return None;
         }
@@ -167,8 +168,9 @@ impl Decoding {
 
 #[pymethods]
 impl Decoding {
-    /// The same each time.
-    fn result(&self, py: Python<'_>) -> PyResult<Columns> {
+    /// The same each time. `meanwhile`: is decoded here, unless a thread has begun to, while a thread decodes this one.
+    #[pyo3(signature = (meanwhile = None, /))]
+    fn result(&self, py: Python<'_>, meanwhile: Option<&Decoding>) -> PyResult<Columns> {
         let job = &self.job;
         let outcome = if !self.is_of_this_process() && job.outcome.get().is_none() {
             py.detach(|| job.decode()) // the thread is in the parent
@@ -176,6 +178,10 @@ impl Decoding {
             py.detach(|| {
                 if job.claim() {
                     job.run();
+                } else if let (None, Some(other)) = (job.outcome.get(), meanwhile) {
+                    if other.job.claim() {
+                        other.job.run();
+                    }
                 }
                 job.outcome.wait().clone()
             })

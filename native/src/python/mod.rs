@@ -6,13 +6,13 @@ mod arrow_c;
 mod bytes_in;
 mod messages;
 
-use std::ops::Range;
-use std::sync::Arc;
+use std::ops::{Range, RangeInclusive};
+use std::sync::{Arc, Mutex};
 
 use pyo3::create_exception;
 use pyo3::exceptions::{PyIndexError, PyMemoryError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::PyByteArray;
+use pyo3::types::{PyByteArray, PyMemoryView};
 
 use crate::records::{self, Fault};
 use ahead::{Decoding, Wish};
@@ -151,11 +151,34 @@ fn glance(record_set: Bytes, position: i64) -> (i64, i64) {
     records::glance(record_set.as_slice(), position)
 }
 
-/// Memory that a response is received into: to fill it with zeros first would cost as much as to decode it.
+/// Memory that responses were received into. Touched with the interpreter's lock held, so it is never waited for.
+static RESPONSES: Mutex<Vec<Py<PyByteArray>>> = Mutex::new(Vec::new());
+const MOST_RESPONSES: usize = 2;
+const RESPONSE_BYTES: RangeInclusive<usize> = 1 << 16..=16 << 20;
+
+/// Memory that a response is received into: that of an earlier one which nobody reads any more, if there is such a one.
+/// The system fills fresh memory with zeros, which takes as long as decoding.
 #[pyfunction]
 #[pyo3(signature = (size, /))]
+fn buffer(py: Python<'_>, size: usize) -> PyResult<Bound<'_, PyMemoryView>> {
+    let mut kept = match RESPONSES.try_lock() {
+        Ok(kept) if RESPONSE_BYTES.contains(&size) => kept,
+        _ => return PyMemoryView::from(uninitialised(py, size)?.as_any()),
+    };
+    for known in kept.iter().map(|known| known.bind(py)) {
+        // while a view of it exists, a bytearray refuses to get another size; one of the two is another one
+        if known.resize(size + 1).and_then(|()| known.resize(size)).is_ok() {
+            return PyMemoryView::from(known.as_any());
+        }
+    }
+    let made = uninitialised(py, size)?;
+    kept.truncate(MOST_RESPONSES - 1);
+    kept.insert(0, made.clone().unbind());
+    PyMemoryView::from(made.as_any())
+}
+
 #[allow(unsafe_code)]
-fn buffer(py: Python<'_>, size: usize) -> PyResult<Bound<'_, PyByteArray>> {
+fn uninitialised(py: Python<'_>, size: usize) -> PyResult<Bound<'_, PyByteArray>> {
     let size = isize::try_from(size)?;
     // SAFETY: a new reference to a bytearray, or null with the error set
     unsafe {

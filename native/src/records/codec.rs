@@ -8,8 +8,10 @@
 //! the LZ4 frame format 1.6.
 
 use std::io::{ErrorKind, Read};
+use std::mem::take;
 
 use super::fault::Fault;
+use super::spare::Spare;
 
 const XERIAL_MAGIC: &[u8] = b"\x82SNAPPY\x00";
 const XERIAL_HEAD: usize = 16;
@@ -22,7 +24,6 @@ const ZSTD_MAGIC: &[u8] = b"\x28\xb5\x2f\xfd";
 const ZSTD_BLOCK_BYTES: usize = 1 << 17;
 
 /// Memory to decompress into, used again and again.
-#[derive(Default)]
 pub struct Decompressor {
     memory: Vec<u8>,
     zstd: Option<zstd_safe::DCtx<'static>>,
@@ -44,7 +45,22 @@ fn other(reason: impl ToString) -> Trouble {
     Trouble::Other(reason.to_string())
 }
 
+static SPARE: Spare<(Vec<u8>, Option<zstd_safe::DCtx<'static>>)> = Spare::new();
+
+impl Drop for Decompressor {
+    fn drop(&mut self) {
+        let bytes = self.memory.capacity();
+        SPARE.give((take(&mut self.memory), self.zstd.take()), bytes);
+    }
+}
+
 impl Decompressor {
+    /// With the memory of an earlier one.
+    pub fn new() -> Decompressor {
+        let (memory, zstd) = SPARE.take().unwrap_or_default();
+        Decompressor { memory, zstd }
+    }
+
     /// `codec`: the number in the attributes. `magic`: the format around it; before 2, lz4 frames of old clients carry a
     /// wrong checksum in their head, and zstd does not exist.
     pub fn decompress(&mut self, codec: u8, magic: u8, source: &[u8], limit: usize) -> Result<&[u8], Fault> {

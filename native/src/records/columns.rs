@@ -1,6 +1,9 @@
 //! The columns as they grow. A batch that turns out to be damaged is taken back as a whole.
 
+use std::mem::take;
+
 use super::fault::Fault;
+use super::spare::Spare;
 
 /// Bytes of all rows, one behind the other, as Arrow's type `binary` has them.
 ///
@@ -126,6 +129,17 @@ impl Binary {
         self.first_nulls = 0;
     }
 
+    fn clear(&mut self) {
+        self.first_nulls = 0;
+        self.offsets.truncate(1);
+        self.data.clear();
+        self.validity.clear();
+    }
+
+    fn capacity(&self) -> usize {
+        self.offsets.capacity() * 4 + self.data.capacity() + self.validity.capacity()
+    }
+
     fn truncate(&mut self, rows: usize) {
         self.first_nulls = self.first_nulls.min(rows);
         self.offsets.truncate(rows + 1);
@@ -136,7 +150,7 @@ impl Binary {
 }
 
 /// The records of one partition, in ascending order of their offsets.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Columns {
     /// Kafka's offsets.
     pub offsets: Vec<i64>,
@@ -183,7 +197,43 @@ pub(super) enum Pushed {
     Full,
 }
 
+type Memory = (Vec<i64>, Vec<i64>, Vec<i8>, [Binary; 3]);
+
+static SPARE: Spare<Memory> = Spare::new();
+
+impl Drop for Columns {
+    fn drop(&mut self) {
+        let bytes = self.offsets.capacity() * 17
+            + [&self.keys, &self.values, &self.headers].map(Binary::capacity).iter().sum::<usize>();
+        let fields = [&mut self.keys, &mut self.values, &mut self.headers].map(take);
+        let memory = (take(&mut self.offsets), take(&mut self.timestamps), take(&mut self.timestamp_types), fields);
+        SPARE.give(memory, bytes);
+    }
+}
+
 impl Columns {
+    /// Without records, in the memory of earlier ones.
+    #[must_use]
+    pub(super) fn new(next_offset: i64) -> Columns {
+        let (mut offsets, mut timestamps, mut timestamp_types, mut fields) = SPARE.take().unwrap_or_default();
+        offsets.clear();
+        timestamps.clear();
+        timestamp_types.clear();
+        fields.iter_mut().for_each(Binary::clear);
+        let [keys, values, headers] = fields;
+        Columns {
+            offsets,
+            timestamps,
+            timestamp_types,
+            keys,
+            values,
+            headers,
+            next_offset,
+            has_more: false,
+            incomplete_size: None,
+        }
+    }
+
     /// How many records there are.
     #[must_use]
     pub fn len(&self) -> usize {

@@ -19,6 +19,7 @@ mod headers;
 mod message;
 mod numbers;
 mod scan;
+mod spare;
 mod transactions;
 
 pub use columns::{Binary, Columns};

@@ -61,9 +61,9 @@ pub fn decode(set: &[u8], request: &Request) -> Result<Columns, Fault> {
     let mut walk = Walk {
         set,
         request,
-        columns: Columns { next_offset: request.position, ..Columns::default() },
+        columns: Columns::new(request.position),
         aborted: request.aborted.map(AbortedProducers::new),
-        decompressor: Decompressor::default(),
+        decompressor: Decompressor::new(),
         decompressed: 0,
     };
     let mut at = 0;

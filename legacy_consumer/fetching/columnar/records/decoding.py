@@ -17,8 +17,8 @@ __all__ = ["MAX_BATCH_BYTES", "Ahead", "crc32c", "decode_ahead", "decode_records
 
 MAX_BATCH_BYTES = 128 * 1024 * 1024
 """The largest decompressed size of a batch. Producers limit a batch before compression, by default to 1 MB."""
-MAX_DECOMPRESSED_BYTES = 32 * 1024 * 1024
-"""Once this many bytes are decompressed the columns end with that batch."""
+MAX_DECOMPRESSED_BYTES = 2 * 1024 * 1024
+"""Once this many bytes are decompressed the columns end with that batch: as much as a record set is that is not."""
 MOST_RECORDS = 1 << 20
 """Of one call: a batch of 150 KB may hold millions of empty records, and each takes some bytes of columns."""
 _MOST_BYTES = 2**31 - 1
@@ -78,10 +78,13 @@ class Ahead:
         self._position = position
         self._decoding = decoding
 
-    def result(self) -> Columns:
-        """Wait for it, or decode it if no thread has begun to; the same each time. Raises: as decode_records."""
+    def result(self, meanwhile: Ahead | None = None) -> Columns:
+        """Wait for it, or decode it if no thread has begun to; the same each time. Raises: as decode_records.
+
+        meanwhile: is decoded on this thread, unless another has begun to, while another one decodes this.
+        """
         with _told(self._partition, self._position):
-            rows = self._decoding.result()
+            rows = self._decoding.result(None if meanwhile is None else meanwhile._decoding)  # noqa: SLF001
         return Columns(self._partition, rows)
 
 

@@ -51,7 +51,7 @@ class Decoded:
     def __init__(self, one):
         self.columns = decode_records(one.records, one.partition, one.position)
 
-    def result(self):
+    def result(self, meanwhile=None):
         return self.columns
 
 

@@ -37,17 +37,34 @@ def test_a_thread_decodes_the_same_as_the_caller_would(codec):
         assert rows(ahead_of(data).result()) == rows(decode_records(data, TP, 0))
 
 
+@pytest.mark.parametrize("is_damaged", [False, True])
+def test_who_waits_for_one_decodes_another_meanwhile_and_both_come_out(is_damaged):
+    large = record_set(20_000, codec="gzip", size=100)
+    other = record_set(1000)
+    if is_damaged:
+        other = other[:-1] + b"\xff"
+    for _ in range(20):
+        first, second = ahead_of(large), ahead_of(other)
+        assert len(first.result(second)) == 20_000
+        if is_damaged:
+            with pytest.raises(CorruptRecordsError, match="CRC"):
+                second.result(first)
+        else:
+            assert rows(second.result(first)) == rows(decode_records(other, TP, 0))
+        del first, second
+
+
 def test_the_result_is_the_same_each_time():
     begun = ahead_of(record_set())
     assert rows(begun.result()) == rows(begun.result())
 
 
-def test_no_more_are_decoded_ahead_than_there_are_threads_whoever_asks():
+def test_no_more_than_one_is_decoded_ahead_that_no_thread_has_time_for_whoever_asks():
     begun = [ahead_of(record_set())]
     while (one := decode_ahead(record_set(), TP, 0)) is not None:
         begun.append(one)
     del one
-    assert 1 <= len(begun) <= max(1, len(os.sched_getaffinity(0)) - 1)
+    assert 2 <= len(begun) <= max(1, len(os.sched_getaffinity(0)) - 1) + 1
     assert len(begun[0].result()) == 10
     assert decode_ahead(record_set(), TP, 0) is None, "its columns are still kept"
     begun.clear()

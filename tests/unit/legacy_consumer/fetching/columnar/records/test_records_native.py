@@ -9,6 +9,7 @@ import zlib
 from pathlib import Path
 
 import legacy_consumer_native as native
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -272,3 +273,53 @@ def test_a_buffer_has_the_size_that_was_asked_for_and_can_be_written():
         native.buffer(sys.maxsize - 1)
     with pytest.raises(OverflowError):
         native.buffer(-1)
+
+
+BIG = 1 << 20
+
+
+@pytest.mark.parametrize("then", [BIG - 1, BIG, BIG + 1, 2 * BIG, 10])
+@pytest.mark.parametrize("read_by", ["view", "slice", "array", "decoder"])
+def test_a_buffer_that_is_read_is_not_handed_out_again_whatever_the_sizes(read_by, then):
+    data = (MADE["plain"] + bytes(BIG))[:BIG]
+    first = native.buffer(BIG)
+    first[:] = data
+    if read_by == "decoder":
+        reader = native.decode_ahead(first, 0)
+    else:
+        reader = {"view": memoryview, "slice": lambda made: made[5:], "array": np.asarray}[read_by](first)
+    del first
+    for _ in range(4):
+        native.buffer(then)[:] = bytes([2]) * then
+    if read_by == "decoder":
+        assert len(reader.result()) == len(decoded(MADE["plain"]))
+    else:
+        assert bytes(reader) == (data[5:] if read_by == "slice" else data)
+
+
+def test_a_buffer_that_nobody_reads_any_more_is_used_again():
+    def where(size):
+        return np.asarray(native.buffer(size)).ctypes.data
+
+    assert where(BIG) == where(BIG) == where(BIG - 1)
+    alive = [native.buffer(BIG) for _ in range(4)]
+    assert len({np.asarray(one).ctypes.data for one in alive}) == 4
+
+
+def test_records_decoded_into_memory_of_others_are_the_same_as_elsewhere():
+    sizes = {"small": 3, "large": 5000}
+    kinds = {
+        "no keys": lambda n: Written(n, None, b"v%d" % n * 9),
+        "no values": lambda n: Written(n, b"k%d" % n, None),
+        "some keys": lambda n: Written(n, b"k" if n % 3 else None, b"v" * (n % 50)),
+        "headers": lambda n: Written(n, b"", b"v", headers=((f"h{n}", b"x" * 30),) if n % 2 else ()),
+    }
+    written = {(size, kind): [make(n) for n in range(sizes[size])] for size in sizes for kind, make in kinds.items()}
+    codecs = ("none", "gzip", "snappy", "lz4", "zstd")
+    sets = [(batch(records, codec), records) for records in written.values() for codec in codecs]
+    for seed in range(3):
+        random.Random(seed).shuffle(sets)
+        for data, records in sets:
+            told = messages_of(native.decode(data, 0))
+            assert [(m.offset(), m.key(), m.value()) for m in told] == [(r.offset, r.key, r.value) for r in records]
+            assert [tuple(m.headers() or ()) for m in told] == [r.headers for r in records]
