@@ -77,13 +77,13 @@ def interrupt():
     raise KeyboardInterrupt
 
 
-_LEAVING = ("LOAD_CONST", "SWAP", "ROT_TWO")
-"""With which instruction it begins; the last two behind a return, on some Python."""
+_LEAVING = ("LOAD_CONST", "SWAP", "ROT_TWO", "PUSH_EXC_INFO", "WITH_EXCEPT_START")
+"""With which instruction it begins: behind the body, behind a return on some Python, and behind an exception."""
 _known = {}
 
 
 def _leaves_a_with(frame):
-    """The interpreter looks for no signal between the end of a with statement's body and the call of __exit__."""
+    """The interpreter looks for no signal between the end of a with statement's body, or its error, and __exit__."""
     code = frame.f_code
     # both are asked for at each line of many runs
     where = (code.co_filename, code.co_firstlineno, code.co_name, frame.f_lasti)
