@@ -1,6 +1,6 @@
 """Compares the reading speed in Spark: messages with its own Kafka connector, offsets with kazoo alone.
 
-Messages: 8 million of 100 bytes in four partitions of a 1.1.1 broker, so that the start of a query matters little;
+Messages: 24 million of 100 bytes in four partitions of a 1.1.1 broker, so that the start of a query matters little;
 local[2]. Each measurement is a Spark of its own that reads the topic once to warm up, then again, and counts, adds up
 the lengths of values and takes the greatest offset (and, not pruned, timestamp). Spark's connector knows by itself
 which columns a query wants; for ours it is the schema that prunes. The figure is messages a second of the second read.
@@ -34,7 +34,7 @@ ZNODES_PER_S = "znodes_per_s"
 SECONDS = "seconds"
 
 TOPIC = "benchmark"
-MANY_MESSAGES = ConsumingScene(messages=8_000_000, quick_messages=500_000, rounds=3)
+MANY_MESSAGES = ConsumingScene(messages=24_000_000, quick_messages=500_000, rounds=3)
 
 
 @dataclass(frozen=True, slots=True)
