@@ -5,8 +5,8 @@
 
 use std::sync::Mutex;
 
-/// At most this many are kept: one is filled while another is read.
-const MOST: usize = 2;
+/// At most this many are kept: a consumer on two processors reads one, and has two decoded ahead.
+const MOST: usize = 3;
 /// Bytes of what is kept. Less is not worth it, more is given back to the system.
 const KEPT_BYTES: std::ops::RangeInclusive<usize> = 1 << 16..=8 << 20;
 
