@@ -127,7 +127,7 @@ def producer_settings(kafka: EmbeddedKafka) -> SettingsDict:
 
 
 SMALL_MESSAGES = ConsumingScene()
-LARGE_MESSAGES = ConsumingScene(messages=3_000_000, quick_messages=250_000, message_bytes=1000)
+LARGE_MESSAGES = ConsumingScene(messages=8_000_000, quick_messages=250_000, message_bytes=1000)
 FORMAT_0_MESSAGES = ConsumingScene(messages=12_000_000, kafka_version="0.8.2.2")
 FORMAT_1_MESSAGES = ConsumingScene(messages=12_000_000, kafka_version="0.10.2.2")
 COMPRESSED = {
