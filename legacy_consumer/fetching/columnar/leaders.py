@@ -117,6 +117,7 @@ class LeaderReader:
         """Every broker that has a listener of ours. Raises: as read."""
         ids = self._broker_ids()
         self._match({}, ids, self._store.get_data_many([BrokerIdPath(broker_id).path for broker_id in ids]))
+        self._ids = tuple(ids)
         return dict(self._brokers)
 
     def read(self, partitions: Collection[TopicPartition]) -> Leaders:

@@ -1,6 +1,7 @@
 """The answers of a reader of leaders, and its questions to ZooKeeper."""
 
 import json
+from contextlib import suppress
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -56,6 +57,7 @@ changes = st.lists(
         st.tuples(st.just("leave"), brokers),
         st.tuples(st.just("lead"), st.integers(0, 2), st.integers(-1, 3)),
         st.just(("read",)),
+        st.just(("list",)),
     ),
     max_size=25,
 )
@@ -76,6 +78,9 @@ def test_after_any_change_a_reader_answers_as_a_new_one_does(changes):
     for name, *arguments in [*changes, ("read",)]:
         if name == "read":
             assert answer(reader) == answer(cluster.reader())
+        elif name == "list":
+            with suppress(KafkaError):
+                reader.brokers()
         else:
             getattr(cluster, name)(*arguments)
 
@@ -95,6 +100,9 @@ def test_brokers_are_listed_only_if_a_leader_was_or_is_missing():
     cluster.lead(0, 2)
     assert cluster.asked(reader) == {"get_children": 1, "multi_read": 1}
     assert cluster.asked(reader) == {"multi_read": 1}
+    joining = cluster.reader()
+    assert joining.brokers().keys() == {1, 2}
+    assert cluster.asked(joining) == {"multi_read": 1}
 
 
 def test_brokers_that_cannot_be_read_are_told_once_and_few_by_name(caplog):
