@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from legacy_consumer.config.broker_hosts import BrokerHosts
 from legacy_consumer.config.properties import BY_NAME, PASSED_TO_LIBRDKAFKA, PROPERTIES
-from legacy_consumer.config.sources import Value, Values, gather, give_to_assignors
+from legacy_consumer.config.sources import Value, Values, gather, give_to_assignors, misspelling_of
 from zk_layout.errors import ConfigError
 from zk_layout.settings import SaslSettings, TlsSettings, ZkSettings
 
@@ -100,7 +100,8 @@ class ClusterConfig:
         complete.update(values.given)
         connect = complete["zookeeper.connect"]
         if not connect:
-            raise ConfigError("zookeeper.connect", None, "is required: give host:port[,host:port...][/chroot]")
+            reason = "is required: give host:port[,host:port...][/chroot]"
+            raise ConfigError("zookeeper.connect", None, reason + misspelling_of("zookeeper.connect", values))
         complete["zookeeper.connect"] = _without_blanks(str(connect))
         if complete["group.id"]:
             check_name("group.id", str(complete["group.id"]))

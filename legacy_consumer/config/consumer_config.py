@@ -10,7 +10,7 @@ from pathlib import Path
 
 from legacy_consumer.config.cluster_config import ClusterConfig, check_name
 from legacy_consumer.config.properties import BY_NAME
-from legacy_consumer.config.sources import Value, Values
+from legacy_consumer.config.sources import Value, Values, misspelling_of
 from legacy_consumer.fetching.fetcher import EARLIEST, LATEST
 from rebalance.assignors import ASSIGNORS
 from rebalance.assignors.strategies import assignor_classes, common_protocol, make_assignors
@@ -88,7 +88,7 @@ class ConsumerConfig(ClusterConfig):
         group = complete["group.id"]
         if not group:
             reason = f"is required: members of one name share the partitions, such as group.id={_proposed_group()}"
-            raise ConfigError("group.id", None, reason)
+            raise ConfigError("group.id", None, reason + misspelling_of("group.id", values))
         if group in {".", ".."}:
             raise ConfigError("group.id", group, "is no name that ZooKeeper takes for a znode")
         consumer = complete["consumer.id"]

@@ -86,6 +86,12 @@ def give_to_assignors(values: Values, declared: Container[str]) -> None:
             values.warnings.append(f"{name} in {properties_file}: {_unknown(name)}; it has no effect")
 
 
+def misspelling_of(name: str, values: Values) -> str:
+    """Return what to add to the error that a property is missing: "; ..." if a file has one of a similar name."""
+    found = (told for told in values.warnings if f"did you mean {name}?" in told)
+    return "".join(f"; {told.removesuffix('; it has no effect')}" for told in found)
+
+
 def _check_mapping(overrides: object) -> None:
     if overrides is not None and not isinstance(overrides, Mapping):
         raise ConfigError("overrides", type(overrides).__name__, "must be {property: value}")

@@ -126,9 +126,9 @@ def missing_zookeeper_is_misuse() -> Iterator[None]:
         yield
     except ConfigError as error:
         if error.key == "zookeeper.connect" and error.value is None:
-            raise click.UsageError(
-                "Say where ZooKeeper is: --zookeeper HOST:PORT, or zookeeper.connect in --config FILE."
-            ) from error
+            what = "Say where ZooKeeper is: --zookeeper HOST:PORT, or zookeeper.connect in --config FILE."
+            _, _, misspelling = error.reason.partition("; ")
+            raise click.UsageError(f"{what} {misspelling}".rstrip()) from error
         raise
 
 

@@ -98,6 +98,19 @@ def test_an_unknown_property_in_a_file_is_a_warning(tmp_path):
     assert "wholly.other" in second
 
 
+@pytest.mark.parametrize(("missing", "written"), [("zookeeper.connect", "zookeper.connect"), ("group.id", "gruop.id")])
+def test_a_required_property_that_a_file_misspells_is_missing_and_the_error_says_so(missing, written, tmp_path):
+    path = tmp_path / "consumer.properties"
+    right = {"zookeeper.connect": "a", "group.id": "g"}
+    del right[missing]
+    lines = [f"{name}={value}" for name, value in {**right, written: "b", "wholly.other": 1}.items()]
+    path.write_text("\n".join(lines), encoding="utf-8")
+    with pytest.raises(ConfigError) as caught:
+        ConsumerConfig.load(path)
+    assert caught.value.key == missing
+    assert str(caught.value).endswith(f"; {written} in {path}: no such property, did you mean {missing}?")
+
+
 class Tunable(Assignor):
     name = "tunable"
     properties = (AssignorProperty("tunable.number", 1, "a number", 0, 9),)
