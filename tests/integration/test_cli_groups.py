@@ -141,7 +141,7 @@ def test_describe_shows_the_members_and_why_one_cannot_be_read(kafka, billing):
     assert notes[3] == "left: they are gone, or no member subscribes; they do not count: gone"
     assert notes[4] == "owners as divided by range"
     assert notes[5].startswith(f"warning: {GARBAGE}: its registration cannot be read")
-    assert notes[6].startswith("a member with the settings of this command fetches with columnar, because ")
+    assert notes[6].startswith("with these settings a member would fetch with columnar, because ")
     assert len(notes) == 7
 
 

@@ -42,6 +42,7 @@ def delete_tree(store: ZkStore, seen: GroupTree, *, topic: str | None = None) ->
     how much is gone; ZooKeeperError.
     """
     wanted, rest = seen.below(topic), seen
+    left, gone = wanted, 0
     for _ in range(_TRIES):
         _refuse_held(store, rest, rest.below(topic))
         try:
@@ -64,7 +65,7 @@ def delete_tree(store: ZkStore, seen: GroupTree, *, topic: str | None = None) ->
             rest = now[0]
         else:
             return
-    raise GroupChangedError(seen.group, next(iter(wanted)), 0, len(wanted))
+    raise GroupChangedError(seen.group, next(iter(left)), gone, len(wanted))
 
 
 _OVERTAKEN = (BadVersionError, NoNodeError, NotEmptyError, NodeExistsError)

@@ -97,7 +97,7 @@ def describe(
 
     CLIENT is the client that probably wrote a member's registration; most versions of Kafka, and legacy-consumer, write
     the same. Below the tables the command prints the strategy that the owners imply, the settings of the group that
-    cannot work, and the fetcher that a member with the settings of this command would use.
+    cannot work, and the fetcher of a member that has the settings of this command.
 
     With --watch --json each measurement is one line. --kafka-format shows the same as Kafka's tools: the offset in
     Kafka if the group has one there (offsets.storage=kafka), otherwise the one in ZooKeeper. Everything else in the
@@ -241,7 +241,7 @@ class _Printer:
         if not found:
             say_error("There is no group in /consumers.")
             return
-        say(f"a member with the settings of this command fetches with {self.fetches_with}", "dim")
+        say(f"with these settings a member would fetch with {self.fetches_with}", "dim")
 
     def _print_as_kafka(self, found: Sequence[GroupDescription]) -> None:
         assert self.kafka_format is not None

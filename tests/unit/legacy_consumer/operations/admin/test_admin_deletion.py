@@ -101,6 +101,21 @@ def test_a_member_that_joins_between_two_requests_of_a_deletion_stops_it(store, 
     assert store.exists("/consumers/g/ids/g_new") is not None
 
 
+def test_a_deletion_that_another_one_overtakes_again_and_again_says_how_much_is_gone(store, connect, monkeypatch):
+    real, other = store.multi, connect()
+    overtaking = [f"/consumers/g/offsets/{topic}/{number}" for topic in ("t", "u") for number in range(3)]
+    before, wanted = len(paths(store)), len(seen(store).below(None))
+
+    def multi(ops, **options):
+        other.delete(overtaking.pop(0))
+        return real(ops, **options)
+
+    monkeypatch.setattr(store, "multi", multi)
+    with pytest.raises(GroupChangedError, match=f"3 of {wanted} znodes are deleted"):
+        delete_group(store, "g")
+    assert before - len(paths(store)) == 3
+
+
 def test_a_group_that_joined_committed_and_left_meanwhile_is_left_alone(store, connect):
     tree = seen(store)
     member = connect()
