@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use legacy_consumer_native::records::{decode, glance, parse_headers, Columns, Fault, Request};
+use legacy_consumer_native::records::{decode, glance, parse_headers, Binary, Columns, Fault, Request};
 use serde_json::Value;
 
 const ALPHABET: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -132,6 +132,64 @@ fn what_comes_out_of_a_batch_is_bounded() {
     for recording in recordings().iter().filter(|recording| recording.name.contains("zstd")) {
         let request = Request { max_batch_bytes: 10, ..Request::default() };
         assert!(matches!(decode(&recording.data, &request), Err(Fault::TooLarge(10))), "{}", recording.name);
+    }
+}
+
+/// A batch of format 2 without compression, its CRC left out.
+fn batch(count: u8, key: &[u8], value: &[u8], header: &[u8]) -> Vec<u8> {
+    let varint = |mut number: usize| {
+        let mut written = Vec::new();
+        number *= 2; // zigzag
+        while number >= 0x80 {
+            written.push(number as u8 | 0x80);
+            number >>= 7;
+        }
+        written.push(number as u8);
+        written
+    };
+    let sized = |bytes: &[u8]| [&varint(bytes.len())[..], bytes].concat();
+    let mut records = Vec::new();
+    for number in 0..count {
+        let begin = [0, 0, number * 2]; // attributes, time, offset
+        let record = [&begin[..], &sized(key), &sized(value), &[2], &sized(b"h"), &sized(header)].concat();
+        records.extend(sized(&record));
+    }
+    let mut made = vec![0; 61];
+    made[8..12].copy_from_slice(&(49 + records.len() as i32).to_be_bytes());
+    made[16] = 2;
+    made[26] = count - 1;
+    made[43..51].fill(0xFF);
+    made[60] = count;
+    [made, records].concat()
+}
+
+/// Bytes that the columns keep of the process's memory.
+fn kept_bytes(columns: &Columns) -> usize {
+    let fields = [&columns.keys, &columns.values, &columns.headers];
+    let of = |field: &&Binary| field.offsets.capacity() * 4 + field.data.capacity() + field.validity.capacity();
+    let numbers = columns.offsets.capacity() + columns.timestamps.capacity();
+    numbers * 8 + columns.timestamp_types.capacity() + fields.iter().map(of).sum::<usize>()
+}
+
+#[test]
+fn columns_keep_no_more_memory_for_others_that_were_larger() {
+    const SMALL_BYTES: usize = 1 << 16;
+    let request = Request { check_crcs: false, ..Request::default() };
+    let long = vec![b'x'; 50_000];
+    let empty: &[u8] = b"";
+    for (key, value, header) in [(&long[..], empty, empty), (empty, &long, empty), (empty, empty, &long)] {
+        let large = batch(60, key, value, header);
+        for length in [0, 10, 1000, 10_000, 50_000] {
+            let small = batch(20, b"k", &long[..length], b"");
+            for _ in 0..4 {
+                assert_eq!(decode(&large, &request).unwrap().len(), 60);
+                let columns = decode(&small, &request).unwrap();
+                assert!(rows(&columns).iter().all(|row| row.4.as_deref() == Some(&long[..length])));
+                assert_eq!((columns.len(), columns.next_offset), (20, 20));
+                let kept = kept_bytes(&columns);
+                assert!(kept <= SMALL_BYTES.max(4 * columns.nbytes()), "{kept} bytes for {}", columns.nbytes());
+            }
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::mem::take;
 
 use super::fault::Fault;
-use super::spare::Spare;
+use super::spare::{Spare, KEPT_BYTES};
 
 /// Bytes of all rows, one behind the other, as Arrow's type `binary` has them.
 ///
@@ -203,8 +203,7 @@ static SPARE: Spare<Memory> = Spare::new();
 
 impl Drop for Columns {
     fn drop(&mut self) {
-        let bytes = self.offsets.capacity() * 17
-            + [&self.keys, &self.values, &self.headers].map(Binary::capacity).iter().sum::<usize>();
+        let bytes = self.capacity();
         let fields = [&mut self.keys, &mut self.values, &mut self.headers].map(take);
         let memory = (take(&mut self.offsets), take(&mut self.timestamps), take(&mut self.timestamp_types), fields);
         SPARE.give(memory, bytes);
@@ -251,6 +250,22 @@ impl Columns {
     pub fn nbytes(&self) -> usize {
         let fields = [&self.keys, &self.values, &self.headers];
         self.len() * 17 + fields.iter().map(|f| f.data.len() + f.validity.len() + 4 * f.offsets.len()).sum::<usize>()
+    }
+
+    fn capacity(&self) -> usize {
+        let fields = [&self.keys, &self.values, &self.headers].map(Binary::capacity);
+        self.offsets.capacity() * 17 + fields.iter().sum::<usize>()
+    }
+
+    /// The same records, copied if they fill little of memory that is worth keeping: a user may keep them for long.
+    #[must_use]
+    pub(super) fn fitted(self) -> Columns {
+        let bytes = self.capacity();
+        if KEPT_BYTES.contains(&bytes) && self.nbytes() < bytes / 4 {
+            self.clone()
+        } else {
+            self
+        }
     }
 
     pub(super) fn data_bytes(&self) -> usize {

@@ -83,7 +83,7 @@ pub fn decode(set: &[u8], request: &Request) -> Result<Columns, Fault> {
         Ok(Step::Cut(size)) if !has_moved => columns.incomplete_size = Some(size),
         Ok(_) => {}
     }
-    Ok(columns)
+    Ok(columns.fitted())
 }
 
 enum Step {

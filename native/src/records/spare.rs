@@ -8,7 +8,7 @@ use std::sync::Mutex;
 /// At most this many are kept: a consumer on two processors reads one, and has two decoded ahead.
 const MOST: usize = 3;
 /// Bytes of what is kept. Less is not worth it, more is given back to the system.
-const KEPT_BYTES: std::ops::RangeInclusive<usize> = 1 << 16..=8 << 20;
+pub const KEPT_BYTES: std::ops::RangeInclusive<usize> = 1 << 16..=8 << 20;
 
 /// What is not in use. No caller waits for the lock: in a forked child a thread may hold it that is not there.
 pub struct Spare<T>(Mutex<Vec<T>>);
