@@ -43,7 +43,6 @@ from benchmarks.grouping import (
 )
 from benchmarks.processes import Side
 from benchmarks.spark_reading import (
-    MANY_MESSAGES,
     SECONDS,
     ZNODES_PER_S,
     OffsetsScene,
@@ -289,7 +288,7 @@ def _spark(name: str, about: str, ours: ReadMessages, peer: ReadMessages, target
     return Comparison(
         name=name,
         about=about,
-        scene=MANY_MESSAGES,
+        scene=SMALL_MESSAGES,
         ours=ours,
         peer=peer,
         figure=MESSAGES_PER_S,

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from benchmarks.comparison import Effort, Figures
-from benchmarks.consuming import ConsumingScene, ConsumingStage
+from benchmarks.consuming import ConsumingStage
 from benchmarks.processes import output_of, own_program
 from benchmarks.spark_jars import connector_jars
 from legacy_consumer.embedded import EmbeddedZooKeeper
@@ -34,7 +34,6 @@ ZNODES_PER_S = "znodes_per_s"
 SECONDS = "seconds"
 
 TOPIC = "benchmark"
-MANY_MESSAGES = ConsumingScene(messages=24_000_000, quick_messages=500_000, rounds=3)
 
 
 @dataclass(frozen=True, slots=True)
