@@ -17,6 +17,7 @@ import logging
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from legacy_consumer.errors import (
@@ -221,10 +222,14 @@ class ColumnarFetcher:
             # a record set at a time, as far as they are large: between two of them there is time to ask for more
             return self._backlog.take(max_messages, SMALL_RUN, SMALL_RUN_BYTES)
         except FetchError as error:  # CorruptRecordsError, as a rule
-            spoilt = self._backlog.drop_first()
-            self._core.damaged(spoilt.partition, spoilt.life, spoilt.position, time.monotonic())
+            # a user who keeps the error would keep the response, and places among what is decoded ahead
+            traceback.clear_frames(error.__traceback__)
+            self._set_aside(self._backlog.drop_first())
             self._errors.append(error)
             return []
+
+    def _set_aside(self, spoilt: Records) -> None:
+        self._core.damaged(spoilt.partition, spoilt.life, spoilt.position, time.monotonic())
 
     def _decode(self, records: Records) -> Columns:
         return decode_records(records.records, records.partition, records.position, **self._wishes(records))

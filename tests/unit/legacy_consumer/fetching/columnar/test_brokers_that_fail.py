@@ -1,12 +1,15 @@
 """Each call to a broker fails in every way, and what a member may rely on all the same."""
 
 import random
+import traceback
 from collections import Counter, defaultdict
 
 import pytest
 
 from legacy_consumer.errors import CorruptRecordsError, KafkaError
+from legacy_consumer.fetching.columnar.core import Records
 from legacy_consumer.fetching.columnar.protocol.error_codes import Remedy, error_name, remedy
+from legacy_consumer.fetching.columnar.records import Ahead
 from tests.support.memory import memory_for
 from tests.support.wire_world import BACKOFF_S, World
 from zk_layout.model import TopicPartition
@@ -196,6 +199,30 @@ def test_damaged_records_of_one_partition_damage_no_other():
         reader.check(others)
         assert [m.offset() for m in reader.messages[spoilt.partition]] == list(range(first))
         assert {(type(error), error.partition) for error in reader.complaints} == {(CorruptRecordsError, spoilt)}
+
+
+def kept_by(error):
+    """What the frames of an error name, and those of its causes."""
+    while error is not None:
+        for frame, _ in traceback.walk_tb(error.__traceback__):
+            if frame.f_code.co_filename != __file__:
+                yield from frame.f_locals.values()
+        error = error.__cause__
+
+
+@pytest.mark.parametrize("is_ahead", [True, False])
+def test_an_error_that_is_kept_keeps_no_records(is_ahead, monkeypatch):
+    if not is_ahead:
+        monkeypatch.setattr("legacy_consumer.fetching.columnar.fetcher.decode_ahead", lambda *_, **__: None)
+    with World(random.Random(1), brokers=1, partitions=3) as world:
+        for spoilt in world.partitions:
+            first, count, data = world.batches[spoilt][0]
+            world.batches[spoilt][0] = (first, count, data[:30] + bytes([data[30] ^ 1]) + data[31:])
+        reader = Reader(world)
+        reader.until(lambda: len({error.partition for error in reader.complaints}) == 3, 10.0)
+        kept = [one for error in reader.complaints for one in kept_by(error)]
+        assert world.fetcher in kept, "the frames were not seen"
+        assert [one for one in kept if isinstance(one, (Ahead, Records, memoryview))] == []
 
 
 def test_records_behind_the_last_stable_offset_of_a_response_are_handed_out_too():
