@@ -5,8 +5,8 @@ import pytest
 from legacy_consumer.errors import CorruptRecordsError
 from legacy_consumer.fetching.columnar.backlog import Backlog
 from legacy_consumer.fetching.columnar.core import Records
-from legacy_consumer.fetching.columnar.records import decode_ahead, decode_records
-from tests.support.record_encoder import Written, batch, marker
+from legacy_consumer.fetching.columnar.records import decode_ahead, decode_records, glance
+from tests.support.record_encoder import Written, batch, marker, wrapper
 from tests.support.record_sets import TP
 
 
@@ -114,3 +114,48 @@ def test_a_partition_stands_behind_the_end_of_a_transaction_once_its_messages_ar
     # nothing for the user, and yet the partition is further
     assert backlog.positions == {TP: 12}
     assert (backlog.take(4), backlog.positions) == ([], {})
+
+
+def large_entry(offset, magic, codec, **options):
+    """Two records that fill 600 KB when they are decompressed."""
+    records = [Written(offset + number, b"%d" % (offset + number), b"\0" * 300_000) for number in range(2)]
+    return batch(records, codec, **options) if magic == 2 else wrapper(records, magic, codec)
+
+
+@pytest.mark.parametrize("is_ahead", [True, False])
+@pytest.mark.parametrize(
+    ("magic", "codec"), [(0, "gzip"), (1, "lz4"), (1, "snappy"), (2, "gzip"), (2, "lz4"), (2, "zstd"), (2, "snappy")]
+)
+def test_record_sets_that_come_in_parts_come_whole_and_in_order_without_what_was_aborted(magic, codec, is_ahead):
+    aborted, entries, offsets = [], [], []
+    offset = 0
+    for number in range(20):
+        is_transactional = magic == 2 and number % 3 == 0
+        is_abort = is_transactional and number % 2 == 0
+        options = {"producer_id": 7, "is_transactional": True} if is_transactional else {}
+        entries.append(large_entry(offset, magic, codec, **options))
+        if is_abort:
+            aborted.append((7, offset))
+        else:
+            offsets += [offset, offset + 1]
+        offset += 2
+        if is_transactional:
+            entries.append(marker(offset, 7, is_abort=is_abort))
+            offset += 1
+    parts = []
+
+    def decode(one, how=decode_records):
+        return how(one.records, one.partition, one.position, aborted=one.aborted, read_committed=True)
+
+    backlog = Backlog(decode, lambda one: decode(one, decode_ahead) if is_ahead else None, lambda _, __: True)
+    half, position = len(entries) // 2, 0
+    for data in (b"".join(entries[:half]), b"".join(entries[half:])):
+        backlog.add(Records(TP, 1, position, memoryview(data), tuple(aborted)))
+        position, _ = glance(data, position)
+    while not backlog.is_empty:
+        for run in backlog.take(3):
+            parts.append(run)
+            assert run.nbytes < 5_000_000
+    assert [offset for run in parts for offset in run.offsets.tolist()] == offsets
+    assert [key for run in parts for key in run.to_arrow().column("key").to_pylist()] == [b"%d" % n for n in offsets]
+    assert backlog.nbytes == 0
