@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 use pyo3::create_exception;
 use pyo3::exceptions::{PyIndexError, PyMemoryError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyByteArray, PyMemoryView};
+use pyo3::types::{PyByteArray, PyMemoryView, PySlice};
 
 use crate::records::{self, Fault};
 use ahead::{Decoding, Wish};
@@ -160,21 +160,28 @@ const RESPONSE_BYTES: RangeInclusive<usize> = 1 << 16..=16 << 20;
 /// The system fills fresh memory with zeros, which takes as long as decoding.
 #[pyfunction]
 #[pyo3(signature = (size, /))]
-fn buffer(py: Python<'_>, size: usize) -> PyResult<Bound<'_, PyMemoryView>> {
+fn buffer(py: Python<'_>, size: usize) -> PyResult<Bound<'_, PyAny>> {
     let mut kept = match RESPONSES.try_lock() {
         Ok(kept) if RESPONSE_BYTES.contains(&size) => kept,
-        _ => return PyMemoryView::from(uninitialised(py, size)?.as_any()),
+        _ => return first_bytes(&uninitialised(py, size)?, size),
     };
     for known in kept.iter().map(|known| known.bind(py)) {
-        // while a view of it exists, a bytearray refuses to get another size; one of the two is another one
-        if known.resize(size + 1).and_then(|()| known.resize(size)).is_ok() {
-            return PyMemoryView::from(known.as_any());
+        // While a view of it exists, a bytearray refuses to get another size. It never becomes smaller: the system would
+        // take pages back, and fill them with zeros for the next large response.
+        let bytes = known.len();
+        if known.resize(bytes + 1).and_then(|()| known.resize(bytes.max(size))).is_ok() {
+            return first_bytes(known, size);
         }
     }
     let made = uninitialised(py, size)?;
     kept.truncate(MOST_RESPONSES - 1);
     kept.insert(0, made.clone().unbind());
-    PyMemoryView::from(made.as_any())
+    first_bytes(&made, size)
+}
+
+fn first_bytes<'py>(memory: &Bound<'py, PyByteArray>, size: usize) -> PyResult<Bound<'py, PyAny>> {
+    let slice = PySlice::new(memory.py(), 0, isize::try_from(size)?, 1);
+    PyMemoryView::from(memory.as_any())?.get_item(slice)
 }
 
 #[allow(unsafe_code)]

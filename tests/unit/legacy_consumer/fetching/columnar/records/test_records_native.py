@@ -1,6 +1,7 @@
 """The interface of the native decoder, and its verdicts on damaged bytes, which may not change without being seen."""
 
 import random
+import resource
 import struct
 import subprocess
 import sys
@@ -304,6 +305,20 @@ def test_a_buffer_that_nobody_reads_any_more_is_used_again():
     assert where(BIG) == where(BIG) == where(BIG - 1)
     alive = [native.buffer(BIG) for _ in range(4)]
     assert len({np.asarray(one).ctypes.data for one in alive}) == 4
+
+
+@pytest.mark.parametrize("sizes", [(4 * BIG, 4 * BIG), (4 * BIG, BIG // 10), (4 * BIG, BIG, 1 << 16), (BIG, 3 * BIG)])
+def test_buffers_of_other_sizes_do_not_cost_the_memory_of_large_ones(sizes):
+    def touched_pages():
+        return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+
+    responses = [bytes([1]) * size for size in sizes]
+    for turn in range(22):
+        if turn == 2:
+            before = touched_pages()
+        for response in responses:
+            native.buffer(len(response))[:] = response
+    assert (touched_pages() - before) * resource.getpagesize() < sum(sizes), "a twentieth of what was written"
 
 
 def test_records_decoded_into_memory_of_others_are_the_same_as_elsewhere():
