@@ -184,14 +184,12 @@ fn first_bytes<'py>(memory: &Bound<'py, PyByteArray>, size: usize) -> PyResult<B
     PyMemoryView::from(memory.as_any())?.get_item(slice)
 }
 
-#[allow(unsafe_code)]
+/// With size 0 at first: where there is no memory, CPython takes down a new one that it has not set up, and complains.
 fn uninitialised(py: Python<'_>, size: usize) -> PyResult<Bound<'_, PyByteArray>> {
-    let size = isize::try_from(size)?;
-    // SAFETY: a new reference to a bytearray, or null with the error set
-    unsafe {
-        let made = pyo3::ffi::PyByteArray_FromStringAndSize(std::ptr::null(), size);
-        Ok(Bound::from_owned_ptr_or_err(py, made)?.cast_into_unchecked())
-    }
+    isize::try_from(size)?;
+    let made = PyByteArray::new(py, &[]);
+    made.resize(size)?;
+    Ok(made)
 }
 
 #[pyfunction]

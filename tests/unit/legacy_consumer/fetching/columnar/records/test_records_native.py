@@ -276,6 +276,26 @@ def test_a_buffer_has_the_size_that_was_asked_for_and_can_be_written():
         native.buffer(-1)
 
 
+NO_MEMORY = """
+import sys
+import legacy_consumer_native as native
+for size in (sys.maxsize - 1, 1 << 50):
+    for filled in (1, 2, 3):
+        freed = [bytes([filled]) * (sys.getsizeof(bytearray()) - sys.getsizeof(b"")) for _ in range(1000)]
+        del freed
+        try:
+            native.buffer(size)
+        except MemoryError:
+            print("none")
+"""
+
+
+def test_no_memory_for_a_buffer_is_an_error_and_nothing_else():
+    """CPython complained of a bytearray that it had not set up."""
+    ran = subprocess.run([sys.executable, "-c", NO_MEMORY], capture_output=True, text=True, timeout=60, check=False)
+    assert (ran.stdout.split(), ran.stderr) == (["none"] * 6, "")
+
+
 BIG = 1 << 20
 
 
