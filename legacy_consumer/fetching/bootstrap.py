@@ -21,7 +21,7 @@ from legacy_consumer.config import ConsumerConfig
 from legacy_consumer.config.broker_hosts import BrokerHosts
 from legacy_consumer.errors import BrokerRefusedError, BrokersUnavailableError, ConsumerClosedError
 from legacy_consumer.fetching.cluster_metadata import ClusterMetadata, PartitionMetadata
-from legacy_consumer.fetching.fetchers import speaks_for_itself
+from legacy_consumer.fetching.fetchers import loading, speaks_for_itself
 from zk_layout.codecs import encode_topic
 from zk_layout.errors import ConfigError
 from zk_layout.memory_store import MemoryStore, MemoryZooKeeper
@@ -69,7 +69,8 @@ def open_broker_store(config: ConsumerConfig, servers: Collection[tuple[str, int
 
         asker = ColumnarMetadataAsker(config)
     else:
-        from legacy_consumer.fetching.librdkafka import LibrdkafkaMetadataAsker  # takes a moment to load
+        with loading:
+            from legacy_consumer.fetching.librdkafka import LibrdkafkaMetadataAsker
 
         asker = LibrdkafkaMetadataAsker(config)
     return BrokerStore(servers, asker, config.security_protocol, BrokerHosts(config.broker_hosts))

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_loading = threading.RLock()
-"""A fork waits until no thread loads the fetcher: its child would wait for a module that no thread goes on to load."""
-os.register_at_fork(before=_loading.acquire, after_in_parent=_loading.release, after_in_child=_loading.release)
+loading = threading.RLock()
+"""A fork waits until no thread loads a fetcher: its child would wait for a module that no thread goes on to load."""
+os.register_at_fork(before=loading.acquire, after_in_parent=loading.release, after_in_child=loading.release)
 
 COLUMNAR = "columnar"
 LIBRDKAFKA = "librdkafka"
@@ -71,7 +71,7 @@ def decoder_obstacle(missing: tuple[str, ...] | None = None) -> str | None:
     absent = missing_modules() if missing is None else missing
     if absent:
         return f"{', '.join(absent)} cannot be imported: {_INSTALL}"
-    with _loading:
+    with loading:
         return _loading_trouble()
 
 
@@ -142,8 +142,8 @@ def make_fetchers(config: ConsumerConfig, store: ZkStore, choice: FetcherChoice)
     """Return the factory of the chosen fetcher. Raises: ConfigError for settings that it refuses, before any I/O."""
     logger.info("%s: fetches with %s", config.group_id, choice)
     if choice.fetcher == LIBRDKAFKA:
-        # loaded when it is needed: it takes 30 ms and 8 MB
-        from legacy_consumer.fetching.librdkafka import LibrdkafkaFetchers
+        with loading:  # when it is needed: it takes 30 ms and 8 MB
+            from legacy_consumer.fetching.librdkafka import LibrdkafkaFetchers
 
         return LibrdkafkaFetchers(config, store)
     from legacy_consumer.fetching.columnar import ColumnarFetchers
@@ -154,7 +154,8 @@ def make_fetchers(config: ConsumerConfig, store: ZkStore, choice: FetcherChoice)
 def open_log_offsets(config: ConsumerConfig, store: ZkStore) -> LibrdkafkaLogOffsets | ColumnarLogOffsets:
     """Return a reader of log ends for callers without a connector."""
     if choose_fetcher(config).fetcher == LIBRDKAFKA:
-        from legacy_consumer.fetching.librdkafka import open_log_offsets as open_librdkafka_log_offsets
+        with loading:
+            from legacy_consumer.fetching.librdkafka import open_log_offsets as open_librdkafka_log_offsets
 
         return open_librdkafka_log_offsets(config, store)
     from legacy_consumer.fetching.columnar import open_log_offsets as open_columnar_log_offsets
@@ -167,7 +168,8 @@ def open_fetcher(config: ConsumerConfig, store: ZkStore, log_offsets: LogOffsets
     choice = choose_fetcher(config)
     logger.info("%s: fetches with %s", config.client_id, choice)
     if choice.fetcher == LIBRDKAFKA:
-        from legacy_consumer.fetching.librdkafka import open_fetcher as open_librdkafka_fetcher
+        with loading:
+            from legacy_consumer.fetching.librdkafka import open_fetcher as open_librdkafka_fetcher
 
         return open_librdkafka_fetcher(config, store, log_offsets)
     from legacy_consumer.fetching.columnar import open_fetcher as open_columnar_fetcher

@@ -27,7 +27,7 @@ from legacy_consumer.errors import (
     UnsubscribeError,
 )
 from legacy_consumer.fetching.fetcher import FetcherFactory, Message
-from legacy_consumer.fetching.fetchers import FetcherChoice, choose_fetcher, make_fetchers
+from legacy_consumer.fetching.fetchers import FetcherChoice, choose_fetcher, loading, make_fetchers
 from legacy_consumer.member.arguments import (
     check_config,
     check_count,
@@ -658,7 +658,8 @@ def _open_offset_store(config: ConsumerConfig, store: ZkStore, group_offsets: Gr
     zookeeper = ZooKeeperOffsetStore(store, config.group_id)
     if config.offsets_storage == "zookeeper":
         return zookeeper
-    from legacy_consumer.fetching.librdkafka import open_group_offsets  # takes a moment to load
+    with loading:
+        from legacy_consumer.fetching.librdkafka import open_group_offsets
 
     kafka = KafkaOffsetStore(
         store,

@@ -398,8 +398,8 @@ class Checker:
             # a thread that died, for which its successor says so
             life.unanswered.add(offset + 1)
             return
-        if actor.busy and life.done is not None:
-            # a commit that is under way says what was done when it began
+        if (actor.busy or actor.suspended_at is not None) and life.done is not None:
+            # a commit that is under way, or that could not be sent, says what was done when it began
             life.unanswered.add(life.done)
         life.done = min(life.waiting, default=life.next_offset) if self.acknowledges else offset + 1
         # what comes back while the coordinator is at work, or after drain.timeout.ms, may be too late for its commit
@@ -644,7 +644,9 @@ class Checker:
         # an operator may have written the same
         stood = {self.offsets.get(tp, (0, ""))[0]} | self.lives[name, tp].foreign
         is_in_first = offset in self.wrote.get((name, tp), ()) or offset in stood
-        is_in_kafka = not self.is_dual or offset in self.wrote_to_kafka.get((name, tp), ())
+        # what Kafka refuses may stand there already, written by whom ever
+        is_kept = offset == self.in_kafka.get(tp) or offset in self.wrote_to_kafka.get((name, tp), ())
+        is_in_kafka = not self.is_dual or is_kept
         if not (is_in_first and is_in_kafka):
             raise Violation("not committed", f"{name} tells its user that {offset} of {tp} is committed")
 

@@ -60,6 +60,8 @@ class Backlog:
 
     def add(self, records: Records) -> None:
         """Put behind the others."""
+        if not self._waiting:
+            self._size = 0  # an interrupted drop_first may have left it too large
         self._waiting.append(_Waiting(records))
         self._size += len(records.records)
         self._begin_ahead()

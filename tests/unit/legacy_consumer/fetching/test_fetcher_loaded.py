@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[4]
 
 WITHOUT_PYARROW = """
@@ -34,33 +36,40 @@ except ConfigError as error:
 
 FORKED = """
 import importlib.abc, os, signal, sys, threading
+from legacy_consumer.config import ConsumerConfig
 from legacy_consumer.fetching import fetchers
 
+slow, fetcher = sys.argv[1:]
 is_loading, is_forked = threading.Event(), threading.Event()
 
 class Slow(importlib.abc.MetaPathFinder):
     def find_spec(self, name, path, target=None):
-        if name == "legacy_consumer.fetching.columnar.log_offsets" and not is_loading.is_set():
+        if name == slow and not is_loading.is_set():
             is_loading.set()
             is_forked.wait(0.3)
 
 sys.meta_path.insert(0, Slow())
-thread = threading.Thread(target=fetchers.decoder_obstacle)
+config = ConsumerConfig.load(zookeeper_connect="h:1", group_id="g", fetcher=fetcher)
+
+def load():
+    return fetchers.make_fetchers(config, None, fetchers.choose_fetcher(config))
+
+thread = threading.Thread(target=load)
 thread.start()
 assert is_loading.wait(60)
 child = os.fork()
 if not child:
     signal.alarm(60)
-    os._exit(fetchers.decoder_obstacle() is not None)
+    os._exit(load() is None)
 is_forked.set()
 thread.join()
-print(os.waitpid(child, 0)[1], fetchers.decoder_obstacle())
+print(os.waitpid(child, 0)[1], type(load()).__name__)
 """
 
 
-def output_of(program):
+def output_of(program, *arguments):
     ran = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", program],
+        [sys.executable, "-W", "ignore", "-c", program, *arguments],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -75,5 +84,12 @@ def test_messages_come_without_pyarrow_and_arrow_batches_say_what_to_install():
     assert output_of(WITHOUT_PYARROW) == ["columnar", "arrow_batches: needs pyarrow: install legacy-consumer[fast]"]
 
 
-def test_a_child_forked_while_another_thread_loads_the_fetcher_loads_it_too():
-    assert output_of(FORKED) == ["0 None"]
+@pytest.mark.parametrize(
+    ("slow", "fetcher", "made"),
+    [
+        ("legacy_consumer.fetching.columnar.log_offsets", "columnar", "ColumnarFetchers"),
+        ("confluent_kafka.admin", "librdkafka", "LibrdkafkaFetchers"),
+    ],
+)
+def test_a_child_forked_while_another_thread_loads_the_fetcher_loads_it_too(slow, fetcher, made):
+    assert output_of(FORKED, slow, fetcher) == [f"0 {made}"]
