@@ -59,6 +59,8 @@ class LibrdkafkaFetcher:
         self._errors: list[KafkaError] = []
         self._standing_still = StandingStill(backoff_s)
         self._next_look = 0.0
+        self._suspected: ConsumerHandle | None = None
+        """The handle that was looked after when no broker could be reached."""
         self._next_passed = 0.0
 
     @property
@@ -154,7 +156,8 @@ class LibrdkafkaFetcher:
         """With no broker in reach, look for newly registered brokers, as after a move, and continue with these.
 
         librdkafka itself only knows brokers from earlier metadata. Also continue with a new handle if the old one has
-        learned that a topic has no partitions: it may never look again.
+        learned that a topic has no partitions, or if no message has come by the second look: when all brokers were
+        down, it may never fetch again.
         """
         now = time.monotonic()
         if now < self._next_look:
@@ -168,8 +171,11 @@ class LibrdkafkaFetcher:
         if handle.has_forgotten:
             logger.warning("librdkafka was told that a topic has no partitions: it is begun again")
         elif fresh.bootstrap_servers == handle.bootstrap_servers:
-            fresh.close()
-            return handle
+            if self._suspected is not handle:
+                self._suspected = handle
+                fresh.close()
+                return handle
+            logger.info("no message has come since no broker could be reached: librdkafka is begun again")
         else:
             logger.warning("no broker answers at %s, trying %s", handle.bootstrap_servers, fresh.bootstrap_servers)
         fresh.assign(handle.resume_positions())
