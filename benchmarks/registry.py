@@ -320,7 +320,7 @@ _SPARK_MESSAGES = (
         "zk_messages of value and offset only, against Spark's own Kafka connector with an expert's settings",
         ReadMessages("zk_messages", pruned=True),
         ReadMessages("kafka", pruned=True, tuned=True),
-        3.5,
+        4,
     ),
     _spark(
         "spark_messages_librdkafka_vs_connector",
