@@ -462,8 +462,8 @@ class LedMember:
     def _may_lead(self, leader: Znode | None) -> bool:
         """A member that takes no part leaves the lead to members that take part, if there are any.
 
-        If nobody takes the lead in time, this member does. Another client may have written the offer for which it is
-        refused, and an ACL may keep the other members from leading.
+        If nobody takes the lead in time, this member takes it. It may be refused only because another client wrote an
+        offer in its place, and an ACL may keep the other members from leading.
         """
         if self._why_out() is None or self._election.is_vacant(leader, _UNHEARD_MS):
             return True

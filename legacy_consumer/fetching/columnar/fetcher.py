@@ -222,7 +222,7 @@ class ColumnarFetcher:
             # a record set at a time, as far as they are large: between two of them there is time to ask for more
             return self._backlog.take(max_messages, SMALL_RUN, SMALL_RUN_BYTES)
         except FetchError as error:  # CorruptRecordsError, as a rule
-            # a user who keeps the error would keep the response, and places among what is decoded ahead
+            # the frames refer to the response and to its decodings: a user may keep the error for long
             traceback.clear_frames(error.__traceback__)
             self._set_aside(self._backlog.drop_first())
             self._errors.append(error)

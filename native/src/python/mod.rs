@@ -156,8 +156,8 @@ static RESPONSES: Mutex<Vec<Py<PyByteArray>>> = Mutex::new(Vec::new());
 const MOST_RESPONSES: usize = 2;
 const RESPONSE_BYTES: RangeInclusive<usize> = 1 << 16..=16 << 20;
 
-/// Memory that a response is received into: that of an earlier one which nobody reads any more, if there is such a one.
-/// The system fills fresh memory with zeros, which takes as long as decoding.
+/// Return memory for a response. It is the memory of an earlier response if nobody reads that any more: the system
+/// fills fresh memory with zeros, which takes as long as decoding.
 #[pyfunction]
 #[pyo3(signature = (size, /))]
 fn buffer(py: Python<'_>, size: usize) -> PyResult<Bound<'_, PyAny>> {

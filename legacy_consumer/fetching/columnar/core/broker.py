@@ -155,7 +155,7 @@ class Broker:
     def _differences(
         self, partitions: Mapping[TopicPartition, Partition], settings: FetchSettings
     ) -> tuple[Mapping[TopicPartition, FetchPartition], tuple[TopicPartition, ...]]:
-        """Return the partitions that the next request names, and those that it removes from the fetch session.
+        """Return (the partitions that the next request asks for, the partitions that leave the fetch session).
 
         Without a session the request names all partitions.
         """

@@ -202,7 +202,7 @@ def test_damaged_records_of_one_partition_damage_no_other():
 
 
 def kept_by(error):
-    """What the frames of an error name, and those of its causes."""
+    """Yield the local variables of all frames of an error and of its causes."""
     while error is not None:
         for frame, _ in traceback.walk_tb(error.__traceback__):
             if frame.f_code.co_filename != __file__:
