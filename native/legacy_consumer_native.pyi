@@ -151,7 +151,7 @@ def decode_ahead(
     """
 
 def buffer(size: int, /) -> memoryview:
-    """Return a view of `size` bytes. It may use the memory of an earlier buffer that has no views. Raises: MemoryError."""
+    """Return a view of `size` bytes, maybe in memory of an earlier buffer that has no views. Raises: MemoryError."""
 
 def glance(record_set: Buffer, position: int, /) -> tuple[int, int]:
     """Where a partition goes on, by the heads of the entries alone, which are not checked.
