@@ -255,11 +255,13 @@ class LedMember:
             level = logging.WARNING if refused else logging.INFO
             logger.log(level, "%s: does not get on in led group %s: %s", self._consumer_id, self._group, error)
             self._obstacle = error if refused else None
-            if refused and not self._election.leads:
+            led = self._election.leads
+            # before the requests below, which may fail in any way
+            self._look_anew(_AGAIN_MS)
+            if refused and not led:
                 # the first error made it forget that it leads; the second comes before it reads that it still does
                 with contextlib.suppress(LegacyConsumerError):
                     self._take_back(leader_path(self._group))
-            self._look_anew(_AGAIN_MS)
         except BaseException:
             self._look_anew(_AGAIN_MS)
             raise

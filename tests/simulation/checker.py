@@ -397,6 +397,7 @@ class Checker:
             # taken in an earlier life of the partition, or given up meanwhile by a release that came to nothing; or by
             # a thread that died, for which its successor says so
             life.unanswered.add(offset + 1)
+            self._note_own(life)
             return
         if (actor.busy or actor.suspended_at is not None) and life.done is not None:
             # a commit that is under way, or that could not be sent, says what was done when it began
@@ -405,8 +406,11 @@ class Checker:
         # what comes back while the coordinator is at work, or after drain.timeout.ms, may be too late for its commit
         if not actor.busy and actor.phase in (Phase.STABLE, Phase.DRAINING):
             life.acked = life.done
-        if life.done == life.unadopted:
-            # its own next commit may be the very offset that somebody else wrote: there is nothing to see
+        self._note_own(life)
+
+    def _note_own(self, life):
+        """Its own next commit may be the very offset that somebody else wrote: then there is nothing to see."""
+        if life.unadopted in {life.done} | life.unanswered:
             life.unadopted = None
 
     def on_may_be_acked(self, now, name, tp, offset):
