@@ -106,7 +106,6 @@ class Coordinator:
             registrar.group,
             exclude_internal_topics=exclude_internal_topics,
             on_change=self.post,
-            own_id=self._name,
         )
         patience = Patience(self._name, store, assign, self._clock, policy.absence_ms, self.post)
         self._reconciler = Reconciler(

@@ -1,11 +1,11 @@
 """Reads a group into a GroupSnapshot, and watches what it read in the same call.
 
 It reads little. A registration never changes while its id lives, so each is read once. There are two exceptions: one
-that cannot be read is watched, because kafka-node creates its znode empty and fills it in later; and an id that was
-configured may live again with another registration, so it is read again when the member may have returned: when the
-list of ids had more changes than the list shows. The list of ids, the list of topics and the data of each topic are
-read again only after their watch fired. So a rebalance after one join reads the children of `ids` and one registration,
-and one after nothing reads nothing and returns the very same snapshot.
+that cannot be read is watched, because kafka-node creates its znode empty and fills it in later; and all are read again
+when the list of ids had more changes than it shows, for a member may have come back under its id with another one. The
+list of ids, the list of topics and the data of each topic are read again only after their watch fired. So a rebalance
+after one join reads the children of `ids` and one registration, and one after nothing reads nothing and returns the
+very same snapshot.
 
 Only topics with a subscribed member are read: round-robin divides all of them together.
 """
@@ -13,7 +13,6 @@ Only topics with a subscribed member are read: round-robin divides all of them t
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -32,9 +31,6 @@ from zk_layout.store import Children, WatchEvent, ZkStore
 logger = logging.getLogger(__name__)
 
 _TOPICS = TopicsPath().path
-_LIVES_ONCE = re.compile(r".+-\d{13}-[0-9a-f]{1,8}|.+[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.DOTALL)
-"""Ids that are made up at every start: of Kafka's consumer and of this project, and the UUIDs of other clients."""
-
 _CHANGES_WRAP = 1 << 32
 
 
@@ -72,17 +68,15 @@ class GroupReader:
         *,
         exclude_internal_topics: bool,
         on_change: Callable[[WatchEvent], None] | None,
-        own_id: str | None = None,
     ) -> None:
         """on_change is called on a thread of the store and must only enqueue; give the event to notice() later.
 
-        None: one look without watches, which also leaves the warnings to others. own_id: of the member that reads.
+        None: one look without watches, which also leaves the warnings to others.
         """
         self._store = store
         self._group = group
         self._exclude_internal_topics = exclude_internal_topics
         self._on_change = on_change
-        self._own_id = own_id
         self._ids_path = ConsumerIdsPath(group).path
         self._warned: dict[str, str] = {}
         self.lists_read = 0
@@ -174,20 +168,15 @@ class GroupReader:
         ids = () if listed is None else listed.names
         for gone in self._members.keys() - set(ids):
             self._forget_member(gone)
-        nobody_came_back = _shows_all_changes(self._listed, listed)
-        self._read_registrations(
-            [name for name in ids if name not in self._members or not (nobody_came_back or self._lives_once(name))]
-        )
+        # if not: somebody may have come back, or another client may have put a znode in the place of mine
+        shows_all = _shows_all_changes(self._listed, listed)
+        self._read_registrations([name for name in ids if name not in self._members or not shows_all])
         if self._on_change is not None:
             # again, so that nothing changes between the read and the watch; they are few, or nothing works anyway
             changing = {name for name, one in self._members.items() if one.reason is not None or one.is_overwritten}
             self._read_registrations([name for name in ids if name in changing], self._on_change)
         self._ids = ids
         self._listed = listed
-
-    def _lives_once(self, name: str) -> bool:
-        # not my own: another client may have put its znode in the place of mine, and I must give up my partitions then
-        return name != self._own_id and _LIVES_ONCE.fullmatch(name) is not None
 
     def _read_registrations(self, names: list[str], watcher: Callable[[WatchEvent], None] | None = None) -> None:
         paths = [ConsumerIdPath(self._group, name).path for name in names]

@@ -232,7 +232,8 @@ class Committer:
             self.commits += 1
         else:
             self.failed_commits += 1
-        self._tell_refused(result)
+        if consumer_id is not None:
+            self._tell_refused(result)
         if result.unowned and consumer_id is not None:
             logger.warning(
                 "%s: not committed, the owner znode is gone: %s",
@@ -266,11 +267,22 @@ class Committer:
         *,
         unfenced: bool,
     ) -> None:
-        """Handle an offset of another client: keep ours, or adopt theirs. An unreadable offset is never adopted."""
+        """Handle an offset of another client: keep ours, or adopt theirs. An unreadable offset is never adopted.
+
+        An offset of a partition that nobody owns (consumer_id None) is moved only forward.
+        """
         self.foreign_commits += len(result.foreign)
+        greater = {
+            tp: OffsetError(_BACKWARDS.format(theirs.offset))
+            for tp, theirs in result.foreign.items()
+            if consumer_id is None and not unfenced and theirs.offset is not None and commits[tp].offset < theirs.offset
+        }
+        result.refused.update(greater)
         adopts = self.adopts_foreign_commits and consumer_id is not None
         adopted = {tp: theirs for tp, theirs in result.foreign.items() if adopts and theirs.problem is None}
         for tp, theirs in sorted(result.foreign.items()):
+            if tp in greater:
+                continue  # the caller gets an error
             what = f"{theirs.offset} of {tp}"
             if theirs.problem is not None:
                 what = f"no offset of {tp} ({theirs.problem})"
@@ -283,7 +295,8 @@ class Committer:
             )
         if adopted:
             self._adopt(adopted)
-        kept = {tp: Commit(commits[tp].offset, now) for tp, now in result.foreign.items() if tp not in adopted}
+        settled = adopted.keys() | greater.keys()
+        kept = {tp: Commit(commits[tp].offset, now) for tp, now in result.foreign.items() if tp not in settled}
         if not kept:
             return
         second = self.offsets.commit(kept, consumer_id=consumer_id, session_id=session_id, unfenced=unfenced)

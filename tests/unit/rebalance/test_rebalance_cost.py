@@ -74,16 +74,19 @@ def test_of_configured_ids_too_only_the_new_one_is_read(group, registrations_rea
     assert look(reader, read)[1] == []
 
 
-def test_a_configured_id_that_went_and_came_back_is_read_again(group, registrations_read):
+@pytest.mark.parametrize("name", ["g_0", "g_pod-0b0b0b0b-0b0b-4b0b-8b0b-0b0b0b0b0b0b", "g_host-1234567890123-1a"])
+def test_an_id_that_went_and_came_back_is_read_again_also_if_it_looks_like_one_that_was_made_up(
+    group, registrations_read, name
+):
     reader, read = registrations_read
-    first = Configured(group.server, "g_0", {"t": 1})
-    Configured(group.server, "g_1", {"t": 1})
+    first = Configured(group.server, name, {"t": 1})
+    Configured(group.server, "g_z", {"t": 1})
     look(reader, read)
     first.leave()
-    Configured(group.server, "g_0", {"t": 5})
+    Configured(group.server, name, {"t": 5})
     seen, asked = look(reader, read)
-    assert asked == ["g_0", "g_1"]
-    assert seen.members["g_0"].subscription == (("t", 5),)
+    assert asked == [name, "g_z"]
+    assert seen.members[name].subscription == (("t", 5),)
 
 
 def test_an_id_that_came_back_is_read_again_though_another_left_meanwhile(group, registrations_read):

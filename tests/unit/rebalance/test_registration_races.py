@@ -425,7 +425,7 @@ def test_a_member_does_not_use_a_registration_that_another_client_wrote_in_its_n
     group.settle()
     a.delivery.log.clear()
     group.admin.set_data(f"{IDS}/g_a", static({"other": 1}))
-    # somebody came and went: ids that were configured are read again
+    # somebody came and went: all registrations are read again
     group.admin.create(f"{IDS}/g_x", static({"t": 1}))
     group.admin.delete(f"{IDS}/g_x")
     group.settle()

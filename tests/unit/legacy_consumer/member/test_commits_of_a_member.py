@@ -356,6 +356,28 @@ def test_an_offset_of_a_partition_that_nobody_owns_moves_forward_only(cluster):
     assert cluster.admin.exists("/consumers/g/owners/u") is None
 
 
+def test_an_offset_of_a_partition_that_nobody_owns_is_not_moved_back_over_one_that_is_written_meanwhile(
+    cluster, monkeypatch
+):
+    cluster.admin.create("/brokers/topics/u", encode_topic(TopicAssignment({0: (0,)})))
+    elsewhere = TopicPartition("u", 0)
+    connector = cluster.connector()
+    stream_of(connector)
+    connector.commit_offsets({elsewhere: 5})
+    read = ZooKeeperOffsetStore.read
+
+    def read_before_its_owner_commits_and_leaves(store, partitions):
+        monkeypatch.setattr(ZooKeeperOffsetStore, "read", read)
+        found = read(store, partitions)
+        cluster.admin.set_data("/consumers/g/offsets/u/0", b"20")
+        return found
+
+    monkeypatch.setattr(ZooKeeperOffsetStore, "read", read_before_its_owner_commits_and_leaves)
+    with pytest.raises(OffsetsNotCommittedError, match="u/0: the group has committed 20 already"):
+        connector.commit_offsets({elsewhere: 10})
+    assert cluster.committed(elsewhere) == 20
+
+
 # While a member leaves
 
 
