@@ -18,7 +18,7 @@ from legacy_consumer.member.resets import (
     encode_request,
     request_path,
 )
-from tests.fuzzing import hostile_json
+from tests.support.hostile_bytes import hostile_json
 from zk_layout.codecs import encode_registration
 from zk_layout.errors import NoNodeError, ZooKeeperError
 from zk_layout.kazoo_store import KazooStore

@@ -11,8 +11,8 @@ import json
 import random
 
 from rebalance.led.records import generation_path, leader_path, members_path, round_path
-from tests.fuzzing import hostile_json, hostile_version_of
 from tests.simulation.zookeeper import GROUP
+from tests.support.hostile_bytes import hostile_json, hostile_version_of
 from zk_layout.errors import MultiFailedError, ZooKeeperError
 from zk_layout.store import CreateOp, DeleteOp
 

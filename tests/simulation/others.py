@@ -23,8 +23,8 @@ from legacy_consumer.member.resets import (
 )
 from legacy_consumer.operations.admin.live_resets import write_live
 from legacy_consumer.operations.admin.offset_plans import make_plan, read_standings
-from tests.fuzzing import hostile_json
 from tests.simulation.zookeeper import GROUP, IDS, OFFSETS, OWNERS
+from tests.support.hostile_bytes import hostile_json
 from zk_layout.codecs import decode_offset, encode_offset
 from zk_layout.errors import LegacyConsumerError, MalformedZnodeError, NoNodeError, NotEmptyError, ZooKeeperError
 
