@@ -14,6 +14,7 @@ import logging
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 
 from rebalance.actions import (
@@ -73,6 +74,8 @@ logger = logging.getLogger(__name__)
 
 _HASTE_S = 2.0
 """For leaving in haste, when the time for leaving in order is over."""
+_THEIRS = 50
+"""One turn of so many is an alarm's or an errand's, whatever else waits."""
 
 
 class Coordinator:
@@ -122,6 +125,7 @@ class Coordinator:
         self._report = Report(registrar, policy, self._clock)
         self._upkeep = Upkeep(periods, self._mailbox, delivery, registrar, self._reconciler, self._report)
         self._state = MemberState()
+        self._turns = 0
         self.has_left_nothing = False
         """Whether the member has left, and nothing of it waits in ZooKeeper for the end of its session."""
         self._busy_since: float | None = None
@@ -245,12 +249,18 @@ class Coordinator:
 
     def turn(self) -> float:
         """Handle what waits first, or the alarm that is due; the seconds until there is more to do, 0 = at once."""
-        if mail := self._mailbox.take():
+        # strangers may write without a pause: alarms and errands must not wait for the end of that
+        self._turns += 1
+        is_theirs = self._turns % _THEIRS == 0
+        if not is_theirs and (mail := self._mailbox.take()):
             self._take(mail)
             return 0.0
         alarm = self._mailbox.take_alarm()
         match alarm:
             case None:
+                if is_theirs and (mail := self._mailbox.take(errands_first=True)):
+                    self._take(mail)
+                    return 0.0
                 return self._mailbox.idle_s()
             case Timer():
                 self._handle(alarm)
@@ -280,7 +290,12 @@ class Coordinator:
         while event is not None:
             before = self._state
             self._state, actions = step(before, event, self._policy)
-            self._report.note(before, event, self._state)
+            try:
+                self._report.note(before, event, self._state)
+            except Exception:
+                # a logging handler of the user's: the actions must not be lost
+                with suppress(Exception):
+                    logger.exception("%s: could not log what happened", self._name)
             if not self.is_closed:
                 self._publish()
             event = None
@@ -339,11 +354,14 @@ class Coordinator:
     def _register(self) -> Event:
         session_id = self._state.session_id
         self._ownership.begin_session(session_id)
-        is_mine = self._registrar.register(session_id, lambda _: self.post(Unblocked()))
+        is_mine = self._registrar.register(session_id, self._may_be_free)
         if not is_mine and not self._ownership.owned:
             return RegistrationBlocked()
         self._reader.forget_members(self._name)
         return Registered() if is_mine else IdTaken()
+
+    def _may_be_free(self, _event: WatchEvent) -> None:
+        self.post(Unblocked())
 
     def _leave(self) -> None:
         if not self._state.connected:

@@ -54,7 +54,7 @@ class Mailbox:
                 self._inbox.append(mail)
         self._bell.set()
 
-    def take(self) -> list[Mail]:
+    def take(self, *, errands_first: bool = False) -> list[Mail]:
         """Take the first mail, errands last; or all watch events, if it is one: together one reason to read again.
 
         Errands wait because they concern this member only, while a whole group may wait for a member's rebalance.
@@ -63,7 +63,8 @@ class Mailbox:
         with self._lock:
             if not self._inbox:
                 return []
-            first = next((mail for mail in self._inbox if not isinstance(mail, Errand)), self._inbox[0])
+            preferred = (mail for mail in self._inbox if isinstance(mail, Errand) is errands_first)
+            first = next(preferred, self._inbox[0])
             if not isinstance(first, WatchEvent):
                 self._inbox.remove(first)
                 return [first]

@@ -49,6 +49,7 @@ class Ownership:
         self._watched: set[str] = set()
         """The owner znodes that are watched since then."""
         self._session_id = 0
+        self._on_free: Callable[[], None] = lambda: None
 
     @property
     def owned(self) -> Mapping[TopicPartition, ConsumerThreadId]:
@@ -82,6 +83,7 @@ class Ownership:
         Source: design of the Scala consumer, ZookeeperConsumerConnector.reflectPartitionOwnershipDecision, which tries
         every partition for itself and undoes what it created.
         """
+        self._on_free = on_free
         claimed: dict[TopicPartition, ConsumerThreadId] = {}
         try:
             for _ in range(4):
@@ -94,7 +96,7 @@ class Ownership:
                     # once in the life of a group; most who claim find the folder there
                     self._make_folders({tp.topic for tp in todo})
                     continue
-                if in_the_way is not None and self._is_mine(in_the_way, on_free):
+                if in_the_way is not None and self._is_mine(in_the_way):
                     claimed.update(self._adopt(todo))
         except Exception as error:
             # in mind before it is undone: that may fail as well
@@ -154,9 +156,7 @@ class Ownership:
         """Look at the owner znodes of claims and releases whose outcome is not known."""
         if not self._doubtful:
             return
-        doubtful = dict(self._doubtful)
-        for tp, text in self._mine_among(doubtful).items():
-            self._owned[tp] = ConsumerThreadId.parse(text)
+        self._owned.update(self._adopt(dict(self._doubtful)))
         self._doubtful = {}
 
     def lost(self) -> set[TopicPartition]:
@@ -228,13 +228,17 @@ class Ownership:
                 self._written_at[tp] = zxid
         return None
 
-    def _is_mine(self, tp: TopicPartition, on_free: Callable[[], None]) -> bool:
+    def _may_be_free(self, _event: WatchEvent) -> None:
+        # one watcher: a claim that is tried again for hours sets the same watch, not one more
+        self._on_free()
+
+    def _is_mine(self, tp: TopicPartition) -> bool:
         """Return whether my session holds what is in the way; False if it is gone.
 
         Raises: PartitionOwnedError if it is another's, which is watched then.
         """
         try:
-            znode = self._store.get_data(self._owner_path(tp), lambda _: on_free())
+            znode = self._store.get_data(self._owner_path(tp), self._may_be_free)
         except NoNodeError:
             return False
         # compared by session, not by text: a claim of my own dead session looks like mine and then vanishes

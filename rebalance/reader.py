@@ -39,14 +39,15 @@ class _Member:
     """The content of an id znode when it was read.
 
     registration: None if it is unreadable or no member could assign by it, for this reason. holder: the session that
-    owns the znode. is_overwritten: its own client, or another one, has written it again since its creation.
+    owns the znode, None if an ACL hides it. is_overwritten: its own client, or another one, has written it again since
+    its creation.
     """
 
     data: bytes | None
     kind: MemberKind
     registration: ConsumerRegistration | None
     reason: str | None
-    holder: int
+    holder: int | None
     is_overwritten: bool
 
 
@@ -142,8 +143,11 @@ class GroupReader:
             created={topic: one.created for topic, one in known.items() if one.created is not None},
         )
 
-    def holder_of(self, name: str) -> int:
-        """The session of a member's id znode when it was read; 0 if there was none, or if it is not ephemeral."""
+    def holder_of(self, name: str) -> int | None:
+        """The session of a member's id znode when it was read; 0 if there was none, or if it is not ephemeral.
+
+        None if an ACL forbids to read it.
+        """
         member = self._members.get(name)
         return 0 if member is None else member.holder
 
@@ -183,7 +187,7 @@ class GroupReader:
         for name, path, znode in zip(names, paths, read_each(self._store, paths, watcher), strict=True):
             before = self._members.get(name)
             if isinstance(znode, NotPermittedError):
-                self._members[name] = _Member(None, MemberKind.UNKNOWN, None, str(znode), 0, is_overwritten=False)
+                self._members[name] = _Member(None, MemberKind.UNKNOWN, None, str(znode), None, is_overwritten=False)
                 continue
             if znode is None:
                 # left between the list and the read: the watch on the list fires
@@ -249,8 +253,10 @@ class GroupReader:
             return self._store.get_children(_TOPICS, self._on_change)
         except NoNodeError:
             # no broker has ever started here; the member waits for the creation of this znode
-            self._store.exists(_TOPICS, self._on_change)
-            return ()
+            if self._store.exists(_TOPICS, self._on_change) is None:
+                return ()
+        # created between the two requests
+        return self._store.get_children(_TOPICS, self._on_change)
 
     def _read_partitions(self, topics: set[str]) -> None:
         unread = sorted(topics - self._topics.keys())

@@ -98,7 +98,8 @@ class Reconciler:
             return Overtaken()
         if not self._reader.has_read(self._consumer_id):
             return Deregistered()
-        is_taken = self._reader.holder_of(self._consumer_id) != self._ownership.session_id
+        holder = self._reader.holder_of(self._consumer_id)
+        is_taken = holder != self._ownership.session_id
         if not is_taken and self._reader.data_of(self._consumer_id) != self._registrar.data:
             return self._mend_registration(todo)
         if not is_taken:
@@ -115,6 +116,10 @@ class Reconciler:
             self._end(plan.release)
             self._ownership.release(plan.release, just_asked=self._reads() > self._reads_before)
             self._released += len(plan.release)
+        if holder is None:
+            # nobody can read it: the others leave this member out
+            self._reader.forget_members(self._consumer_id)
+            raise RebalanceError(f"an ACL hides my own registration {self._registrar.path}: restore its ACL")
         if is_taken:
             return Deregistered()
         if plan.claim:

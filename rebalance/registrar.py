@@ -23,6 +23,8 @@ class Registrar:
         self.path = ConsumerIdPath(group, consumer_id).path
         self.data = encode_registration(registration)
         """The data of the id znode."""
+        self._told_of: int | None = None
+        """The session in the way that was logged last; 0 is none."""
 
     def register(self, session_id: int, watcher: Watcher) -> bool:
         """Create the id znode; True if it exists under session_id, False if another session holds it.
@@ -33,6 +35,7 @@ class Registrar:
         """
         for _ in range(3):
             if self._create():
+                self._told_of = None
                 return True
             stat = self._store.exists(self.path, watcher)
             if stat is None:
@@ -40,12 +43,15 @@ class Registrar:
             if stat.ephemeral_owner == session_id:
                 # a create whose reply was lost
                 return True
-            if stat.ephemeral_owner:
-                logger.warning("%s is held by session 0x%x, waiting for its end", self.path, stat.ephemeral_owner)
-            else:
-                logger.warning(
-                    "%s is not ephemeral: I wait until somebody deletes it, for no session ends it", self.path
-                )
+            # once, not with every try
+            if self._told_of != stat.ephemeral_owner:
+                self._told_of = stat.ephemeral_owner
+                if stat.ephemeral_owner:
+                    logger.warning("%s is held by session 0x%x, waiting for its end", self.path, stat.ephemeral_owner)
+                else:
+                    logger.warning(
+                        "%s is not ephemeral: I wait until somebody deletes it, for no session ends it", self.path
+                    )
             return False
         return False
 

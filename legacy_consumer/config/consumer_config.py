@@ -134,6 +134,8 @@ class ConsumerConfig(ClusterConfig):
                 f"drain.timeout.ms={drain_ms} is not below rebalance.max.retries={tries} x "
                 f"rebalance.backoff.ms={backoff_ms}: members with the same settings give up while this one drains"
             )
+        if complete["group.coordination"] == "leader" and complete["scheduled.rebalance.max.delay.ms"]:
+            warnings.append("scheduled.rebalance.max.delay.ms has no effect while group.coordination is leader")
         if complete["dual.commit.enabled"] and complete["offsets.storage"] == "zookeeper":
             warnings.append("dual.commit.enabled has no effect while offsets.storage is zookeeper")
         return warnings

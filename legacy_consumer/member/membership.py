@@ -323,7 +323,8 @@ class Membership:
                 suspicion_ms=self._store.session_timeout_ms // 4,
                 drain_timeout_ms=config.drain_timeout_ms,
                 gather_ms=config.group_initial_rebalance_delay_ms,
-                absence_ms=config.scheduled_rebalance_max_delay_ms,
+                # in a led group the leader decides when members that left are missed
+                absence_ms=0 if config.group_coordination == LED else config.scheduled_rebalance_max_delay_ms,
             ),
             periods=Periods(
                 commit_ms=config.auto_commit_interval_ms if config.auto_commit_enable else 0,

@@ -141,7 +141,7 @@ class OurMember:
                 backoff_ms=settings.backoff_ms,
                 suspicion_ms=round(settings.suspicion_s * 1000),
                 drain_timeout_ms=settings.drain_timeout_ms,
-                absence_ms=settings.absence_ms,
+                absence_ms=0 if world.led else settings.absence_ms,
             ),
             periods=Periods(
                 commit_ms=settings.commit_ms if settings.auto_commit else 0,

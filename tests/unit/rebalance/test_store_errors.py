@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 
 import pytest
 
 from rebalance.events import CloseRequested
 from rebalance.machine import Phase
-from tests.support.group_members import GROUP, Group
+from rebalance.mailbox import Errand
+from tests.support.group_members import GROUP, Group, Member
 from zk_layout.errors import (
     AuthenticationError,
     ConnectionLostError,
@@ -17,6 +19,7 @@ from zk_layout.errors import (
     ZooKeeperError,
 )
 from zk_layout.memory_store import Fault, MemoryStore, Refusal
+from zk_layout.model import SubscriptionPattern
 from zk_layout.store import SessionEvent, SessionKind
 
 IDS = f"/consumers/{GROUP}/ids"
@@ -296,3 +299,132 @@ def test_refused_credentials_are_the_members_error_until_there_is_a_session_agai
     group.settle()
     status = member.coordinator.status
     assert (status.phase, type(status.error), status.owned) == (Phase.EXPIRED, AuthenticationError, {})
+
+
+def test_a_member_whose_own_registration_an_acl_hides_gives_up_its_partitions_and_says_so(monkeypatch):
+    group = Group({"t": 4})
+    member = group.join("a", {"t": 1})
+    group.settle()
+    read_many, get_data = member.store.get_data_many, member.store.get_data
+    own = f"{IDS}/{member.consumer_id}"
+
+    def refuse_many(paths, *watcher):
+        if own in paths:
+            raise NotPermittedError(own)
+        return read_many(paths, *watcher)
+
+    def refuse(path, *watcher):
+        if path == own:
+            raise NotPermittedError(own)
+        return get_data(path, *watcher)
+
+    monkeypatch.setattr(member.store, "get_data_many", refuse_many)
+    monkeypatch.setattr(member.store, "get_data", refuse)
+    # it reads all again
+    group.server.suspend(member.store)
+    group.server.resume(member.store)
+    group.server.requests.clear()
+    group.pass_time(60)
+    assert (member.phase, member.owned, owner_znodes(group)) == (Phase.DEGRADED, [], {})
+    assert "an ACL hides my own registration" in str(member.coordinator.status.error)
+    assert sum(group.server.requests.values()) < 500, "in a minute"
+    monkeypatch.undo()
+    group.pass_time(10)
+    assert len(member.owned) == 4
+
+
+def test_an_owner_znode_that_another_client_overwrites_while_a_claim_has_no_answer_is_claimed_anew():
+    group = Group({"t": 4})
+    group.admin.ensure_path(f"/consumers/{GROUP}/owners/t")
+    member = group.join("a", {"t": 1})
+    lost = []
+
+    def lose_the_reply(session_id, kind):
+        if kind == "multi" and session_id == member.store.session_id and not lost:
+            lost.append(kind)
+            return Fault.LOSE_REPLY
+        return None
+
+    group.server.fault = lose_the_reply
+    while not lost:
+        member.coordinator.turn()
+    group.admin.set_data(f"/consumers/{GROUP}/owners/t/2", b"an operator was here")
+    group.settle()
+    assert len(member.owned) == 4
+    assert group.admin.get_data(f"/consumers/{GROUP}/owners/t/2").data == b"g_a-0"
+
+
+def test_a_directory_of_topics_that_is_made_between_two_looks_is_watched():
+    group = Group({})
+    member = Member(group.server, "a", {".*": 1}, group.clock, pattern=SubscriptionPattern.WHITE_LIST)
+    group.members.append(member)
+    exists = member.store.exists
+
+    def make_it_first(path, *watcher):
+        if path == "/brokers/topics" and watcher:
+            group.admin.ensure_path(path)
+        return exists(path, *watcher)
+
+    member.store.exists = make_it_first
+    member.join()
+    group.settle()
+    group.create_topic("t", 4)
+    group.settle()
+    assert len(member.owned) == 4
+
+
+@pytest.mark.parametrize("in_the_way", [f"{IDS}/{GROUP}_a", f"/consumers/{GROUP}/owners/t/0"])
+def test_a_member_that_waits_for_hours_sets_one_watch_and_says_it_once(in_the_way, caplog):
+    group = Group({"t": 1})
+    group.admin.create(in_the_way, b"somebody-0", make_parents=True)
+    member = group.join("a", {"t": 1})
+    with caplog.at_level(logging.WARNING):
+        group.pass_time(600)
+    assert member.phase is Phase.DEGRADED
+    assert [len(watchers) for watchers in member.store.watches.values()] == [1] * len(member.store.watches)
+    assert len(caplog.messages) <= 2
+    group.admin.delete(in_the_way)
+    group.settle()
+    assert len(member.owned) == 1
+
+
+def test_a_logging_handler_that_raises_costs_no_action():
+    group = Group({"t": 1})
+    member = group.join("a", {"t": 1})
+    group.settle()
+
+    class Raising(logging.Handler):
+        def emit(self, record):
+            if "new session" in record.getMessage():
+                raise OSError("injected")
+
+    handler = Raising()
+    logging.getLogger("rebalance").addHandler(handler)
+    try:
+        group.server.expire(member.store.session_id)
+        group.settle()
+    finally:
+        logging.getLogger("rebalance").removeHandler(handler)
+    assert len(member.owned) == 1
+
+
+def test_a_stranger_that_writes_without_a_pause_holds_up_no_commit_and_no_errand():
+    group = Group({"t": 4})
+    member = group.join("a", {"t": 1})
+    group.settle()
+    ran, names = [], itertools.count()
+
+    def write(session_id, _kind):
+        if session_id == member.store.session_id:
+            group.server.fault = None
+            group.admin.create(f"{IDS}/stranger-{next(names)}", b"{}")
+            group.server.fault = write
+
+    group.server.fault = write
+    member.coordinator.post(Errand(lambda: ran.append(1)))
+    group.admin.create(f"{IDS}/stranger", b"{}")
+    for _ in range(2000):
+        assert member.coordinator.turn() == 0
+        group.clock.now += 0.1
+    assert ran == [1]
+    assert member.delivery.commits >= 2, "one a minute is due"

@@ -293,6 +293,10 @@ def test_offsets_in_kafka_are_kept_in_zookeeper_too_unless_told_otherwise():
         ({"zookeeper.session.timeout.ms": 30000}, "raise rebalance.max.retries"),
         ({"drain.timeout.ms": 8000}, "drain.timeout.ms=8000 is not below"),
         ({"dual.commit.enabled": True}, "dual.commit.enabled has no effect"),
+        (
+            {"group.coordination": "leader", "scheduled.rebalance.max.delay.ms": 60_000},
+            "scheduled.rebalance.max.delay.ms has no effect while group.coordination is leader",
+        ),
         ({"ssl.ca.location": "ca.pem"}, "ssl.ca.location has no effect while security.protocol is PLAINTEXT"),
         ({"sasl.username": "u", "security.protocol": "SSL"}, "sasl.username has no effect"),
         ({"zookeeper.ssl.truststore.location": "ca.pem"}, "zookeeper.ssl.client.enable is false"),
