@@ -1,5 +1,7 @@
 """A new leader takes over from the last one's znodes, without threads."""
 
+import tracemalloc
+
 import pytest
 
 from rebalance.assignors.seam import Subscription
@@ -11,6 +13,7 @@ from rebalance.led.leadership import Leadership
 from rebalance.led.records import (
     LONGEST_WAIT_MS,
     NO_GENERATION,
+    Generation,
     Joining,
     decode_generation,
     decode_round,
@@ -116,6 +119,20 @@ def test_a_new_leader_assigns_anew_what_a_stranger_gave_to_a_member_under_anothe
     world.look(successor)
     assert sorted(share.consumer_id for share in world.generation().shares.values()) == ["a", "b"]
     assert sizes(world) == [2, 4]
+
+
+@pytest.mark.parametrize("topics", [{"t": 100_000}, {"t": 100_000, "u": -100_000}])
+def test_a_new_leader_builds_no_partitions_that_a_generation_counts_and_gives_to_nobody(topics):
+    world = World()
+    world.tell(world.leaders, "a", ("t", "u"))
+    forged = Generation(7, 3, "range", "nobody", {}, topics)
+    world.other.create(generation_path("g"), encode_generation(forged), make_parents=True)
+    tracemalloc.start()
+    world.lead()
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert (sizes(world), world.generation().topics) == ([6], COUNTS)
+    assert peak < 1_000_000
 
 
 def test_a_generation_that_was_written_after_a_new_leader_read_the_last_one_is_not_lost(world, monkeypatch):
