@@ -45,6 +45,8 @@ class Journal:
         self._name = consumer_id
         self._session_id = session_id
         self._round_version = self._generation_version = 0
+        self._round_zxid = self._generation_zxid = 0
+        """The transactions that wrote the two. If a stranger deletes and creates a znode, its version is 0 again."""
         self.round = Round()
         self.generation = NO_GENERATION
 
@@ -84,25 +86,28 @@ class Journal:
             # not written again: each member would read it again
             ops.append(CheckOp(paths[1], given.stat.version))
             self._generation_version = given.stat.version
+            self._round_zxid, self._generation_zxid = self._write(ops), given.stat.mzxid
         else:
             ops.append(_put(paths[1], encode_generation(self.generation), given))
             self._generation_version = 0 if given is None else given.stat.version + 1
-        self._write(ops)
+            self._round_zxid = self._generation_zxid = self._write(ops)
 
     def restore(self, asked: Znode | None, given: Znode | None) -> bool:
         """Write again what somebody else has overwritten or deleted while this member leads; whether that was so.
 
         asked, given: the two znodes as they stand. Raises: DeposedError; ZooKeeper's errors.
         """
-        versions = (self._round_version, self._generation_version)
+        zxids = (self._round_zxid, self._generation_zxid)
         there = (asked, given)
-        # a lower version was read before this leader's last write
-        if all(znode and znode.stat.version <= ours for znode, ours in zip(there, versions, strict=True)):
+        # what an earlier transaction wrote was read before this leader's last write
+        if all(znode and znode.stat.mzxid <= ours for znode, ours in zip(there, zxids, strict=True)):
             return False
         logger.warning("%s: another client wrote the round or the generation of group %s", self._name, self._group)
         paths = (round_path(self._group), generation_path(self._group))
         texts = (encode_round(self.round), encode_generation(self.generation))
-        self._write([_put(path, text, znode) for path, text, znode in zip(paths, texts, there, strict=True)])
+        self._round_zxid = self._generation_zxid = self._write(
+            [_put(path, text, znode) for path, text, znode in zip(paths, texts, there, strict=True)]
+        )
         self._round_version, self._generation_version = (
             0 if znode is None else znode.stat.version + 1 for znode in there
         )
@@ -110,7 +115,7 @@ class Journal:
 
     def write_round(self, asked: Round) -> None:
         """Raises: DeposedError; RebalanceError if it is too large; ZooKeeper's errors."""
-        self._write([SetOp(round_path(self._group), encode_round(asked), self._round_version)])
+        self._round_zxid = self._write([SetOp(round_path(self._group), encode_round(asked), self._round_version)])
         self._round_version += 1
         self.round = asked
 
@@ -119,7 +124,7 @@ class Journal:
 
         Raises: DeposedError; RebalanceError if it is too large; ZooKeeper's errors.
         """
-        self._write(
+        self._generation_zxid = self._write(
             [
                 CheckOp(round_path(self._group), self._round_version),
                 SetOp(generation_path(self._group), encode_generation(generation), self._generation_version),
@@ -128,7 +133,8 @@ class Journal:
         self._generation_version += 1
         self.generation = generation
 
-    def _write(self, ops: list[Op]) -> None:
+    def _write(self, ops: list[Op]) -> int:
+        """Return the zxid of the transaction."""
         size, most = sum(map(multi_size, ops)), self._store.max_multi_bytes
         if size > most:
             raise RebalanceError(
@@ -136,7 +142,7 @@ class Journal:
                 f"have {most}: use fewer members or topics in one group"
             )
         try:
-            self._store.multi(ops, session_id=self._session_id)
+            return self._store.multi(ops, session_id=self._session_id)
         except MultiFailedError as error:
             if isinstance(error.cause, _ANOTHER_WROTE):
                 raise DeposedError(str(error)) from error

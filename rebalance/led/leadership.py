@@ -332,7 +332,8 @@ class Leadership:
 def _gives_all(given: Generation) -> bool:
     """Whether it gives each partition of its topics to one member; a stranger's may not, nor a failed assignor's."""
     partitions = sorted(tp for share in given.shares.values() for tp in share.partitions)
-    return partitions == sorted(
+    # their number first: a stranger writes counts of billions, and no memory holds so many partitions
+    return len(partitions) == sum(max(0, count) for count in given.topics.values()) and partitions == sorted(
         TopicPartition(topic, number) for topic, count in given.topics.items() for number in range(count)
     )
 

@@ -1,5 +1,7 @@
 """A new leader takes over from the last one's znodes, without threads."""
 
+import tracemalloc
+
 import pytest
 
 from rebalance.assignors.seam import Subscription
@@ -10,9 +12,12 @@ from rebalance.led.journal import Journal
 from rebalance.led.leadership import Leadership
 from rebalance.led.records import (
     LONGEST_WAIT_MS,
+    NO_GENERATION,
+    Generation,
     Joining,
     decode_generation,
     decode_round,
+    encode_generation,
     encode_joining,
     encode_subscription,
     generation_path,
@@ -22,6 +27,7 @@ from rebalance.led.records import (
 )
 from rebalance.led.watched import WatchedZnodes
 from zk_layout.memory_store import MemoryStore, MemoryZooKeeper
+from zk_layout.store import CreateOp, DeleteOp, SetOp
 
 COUNTS = {"t": 4, "u": 2}
 
@@ -81,6 +87,10 @@ def world():
     return world
 
 
+def restore(world, leadership):
+    return leadership.restore(*world.leaders.get_data_many([round_path("g"), generation_path("g")]))
+
+
 def sizes(world):
     return sorted(len(share.partitions) for share in world.generation().shares.values())
 
@@ -111,6 +121,20 @@ def test_a_new_leader_assigns_anew_what_a_stranger_gave_to_a_member_under_anothe
     assert sizes(world) == [2, 4]
 
 
+@pytest.mark.parametrize("topics", [{"t": 100_000}, {"t": 100_000, "u": -100_000}])
+def test_a_new_leader_builds_no_partitions_that_a_generation_counts_and_gives_to_nobody(topics):
+    world = World()
+    world.tell(world.leaders, "a", ("t", "u"))
+    forged = Generation(7, 3, "range", "nobody", {}, topics)
+    world.other.create(generation_path("g"), encode_generation(forged), make_parents=True)
+    tracemalloc.start()
+    world.lead()
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert (sizes(world), world.generation().topics) == ([6], COUNTS)
+    assert peak < 1_000_000
+
+
 def test_a_generation_that_was_written_after_a_new_leader_read_the_last_one_is_not_lost(world, monkeypatch):
     written = []
 
@@ -126,6 +150,33 @@ def test_a_generation_that_was_written_after_a_new_leader_read_the_last_one_is_n
     with pytest.raises(DeposedError):
         world.lead("c", store=world.connect())
     assert world.leaders.exists(generation_path("g")).version == written[0].version
+
+
+def test_a_generation_made_anew_in_the_same_version_while_a_leader_takes_over_is_written_again(world, monkeypatch):
+    path = generation_path("g")
+
+    def make_anew(journal, ops):
+        monkeypatch.undo()
+        data, stat = world.other.get_data(path)
+        world.other.multi([DeleteOp(path), CreateOp(path, b"x"), *[SetOp(path, data)] * stat.version])
+        assert world.other.exists(path).version == stat.version > 0
+        return journal._write(ops)
+
+    monkeypatch.setattr(Journal, "_write", make_anew)
+    successor = world.lead("c", store=world.connect())
+    assert restore(world, successor)
+    assert not restore(world, successor)
+
+
+def test_a_generation_that_a_stranger_wrote_before_the_leader_asked_for_a_round_is_written_again(world):
+    leadership, before = world.lead(), world.generation()
+    world.other.set_data(generation_path("g"), encode_generation(NO_GENERATION))
+    world.tell(world.connect(), "c", ("t",))
+    world.look(leadership)
+    assert world.round().number == before.round + 1
+    assert restore(world, leadership)
+    assert world.generation() == before
+    assert not restore(world, leadership)
 
 
 def test_a_member_that_left_and_joined_in_one_session_without_a_leader_has_joined_anew(world):

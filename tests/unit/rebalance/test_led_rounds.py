@@ -12,6 +12,7 @@ from rebalance.led.records import (
     decode_joining,
     decode_round,
     decode_subscription,
+    encode_generation,
     encode_joining,
     encode_round,
     encode_subscription,
@@ -22,7 +23,7 @@ from rebalance.led.records import (
 )
 from tests.support.group_members import GROUP, Group
 from zk_layout.errors import NotPermittedError
-from zk_layout.store import DeleteOp, SetOp
+from zk_layout.store import CreateOp, DeleteOp, SetOp
 
 
 class Led:
@@ -210,3 +211,20 @@ def test_a_member_that_comes_back_in_a_new_session_takes_no_share_of_its_former_
     assert (led.generation().number, second.owned) == (number, [])
     led.group.pass_time(2)
     assert len(share) == len(second.owned) == 3
+
+
+@pytest.mark.parametrize("forged", ["round", "generation"])
+def test_a_leader_writes_again_what_a_stranger_deletes_and_creates_in_one_request(forged):
+    """The new znode has version 0, which the leader took for one that it had read before its own last write."""
+    led = Led("range")
+    second = led.join_and_settle("b")
+    if forged == "round":
+        path, data = round_path(GROUP), encode_round(Round(led.round(), refused={second.consumer_id: "no"}))
+    else:
+        given = led.generation()
+        shares = {member_id: replace(share, partitions=()) for member_id, share in given.shares.items()}
+        path, data = generation_path(GROUP), encode_generation(replace(given, shares=shares))
+    led.group.admin.multi([DeleteOp(path), CreateOp(path, data)])
+    led.group.pass_time(2)
+    assert led.group.admin.get_data(path).data != data
+    assert [len(member.owned) for member in led.group.members] == [3, 3]
