@@ -29,7 +29,18 @@ from zk_layout.errors import (
 )
 from zk_layout.model import ConsumerThreadId, TopicPartition
 from zk_layout.paths import ConsumerIdPath, OwnerPath, TopicOwnersPath
-from zk_layout.store import CheckOp, CreateOp, DeleteOp, Op, WatchEvent, WatchKind, ZkStore, multi_size
+from zk_layout.store import (
+    CheckOp,
+    CreateOp,
+    DeleteOp,
+    Op,
+    SetOp,
+    WatchEvent,
+    WatchKind,
+    ZkStore,
+    Znode,
+    multi_size,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -162,7 +173,8 @@ class Ownership:
     def lost(self) -> set[TopicPartition]:
         """Of what I believe to own, what the owner znodes no longer show as mine; those are owned no more."""
         mine = self._mine_among(self._owned)
-        gone = {tp for tp, thread in self._owned.items() if mine.get(tp) != str(thread)}
+        self._correct(mine, self._owned)
+        gone = self._owned.keys() - mine.keys()
         for tp in gone:
             del self._owned[tp]
         return gone
@@ -250,10 +262,26 @@ class Ownership:
     def _adopt(self, todo: Mapping[TopicPartition, ConsumerThreadId]) -> dict[TopicPartition, ConsumerThreadId]:
         """Return which of these are mine already."""
         mine = self._mine_among(todo)
-        adopted = {tp: todo[tp] for tp, text in mine.items() if text == str(todo[tp])}
-        # mine, but another stream's: make room for the right text
-        self._delete_owners([tp for tp in mine if tp not in adopted])
-        return adopted
+        self._correct(mine, todo)
+        return {tp: todo[tp] for tp in mine}
+
+    def _correct(self, mine: Mapping[TopicPartition, Znode], right: Mapping[TopicPartition, ConsumerThreadId]) -> None:
+        """Write the right text into owner znodes of mine that another client overwrote, or that name another stream."""
+        ops = [
+            (tp, SetOp(self._owner_path(tp), encode_owner(right[tp]), znode.stat.version))
+            for tp, znode in mine.items()
+            if znode.data != encode_owner(right[tp])
+        ]
+        for chunk in self._chunks(ops):
+            try:
+                zxid = self._multi([op for _, op in chunk])
+            except MultiFailedError as error:
+                raise error.cause from error
+            self._written_at.update((tp, zxid) for tp, _ in chunk)
+            names = ", ".join(str(tp) for tp, _ in chunk[:5])
+            logger.warning(
+                "%s: owner znodes of mine held another text, I wrote mine again: %s", self._consumer_id, names
+            )
 
     def _delete_owners(self, partitions: Collection[TopicPartition], *, trust_watches: bool = False) -> None:
         for chunk in self._chunks(self._delete_ops(partitions)):
@@ -287,15 +315,15 @@ class Ownership:
         self._watched.difference_update(map(self._owner_path, mine))
         return [op for tp, op in chunk if tp in mine]
 
-    def _mine_among(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, str]:
-        """{partition: owner text} of those whose owner znode belongs to my session."""
+    def _mine_among(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Znode]:
+        """{partition: owner znode} of those whose owner znode belongs to my session."""
         if not partitions:
             return {}
-        mine: dict[TopicPartition, str] = {}
+        mine: dict[TopicPartition, Znode] = {}
         znodes = self._store.get_data_many([self._owner_path(tp) for tp in partitions])
         for tp, znode in zip(partitions, znodes, strict=True):
             if znode is not None and znode.stat.ephemeral_owner == self._session_id:
-                mine[tp] = (znode.data or b"").decode("utf-8", "replace")
+                mine[tp] = znode
                 self._written_at[tp] = znode.stat.mzxid
         return mine
 

@@ -53,7 +53,7 @@ from zk_layout.kazoo_client import (
     Write,
     stop_client,
 )
-from zk_layout.kazoo_translation import OR_NO_SASL, encode_acl, entries_of, failure_of, stat_of, translated
+from zk_layout.kazoo_translation import OR_NO_SASL, encode_acl, entries_of, failure_of, translated
 from zk_layout.many_reads import ReadsMany
 from zk_layout.multi_read import ReadKind
 from zk_layout.multi_write import decode_failure, decode_set, encode_multi
@@ -77,6 +77,7 @@ from zk_layout.store import (
     Watcher,
     Znode,
     multi_size,
+    stat_of,
 )
 
 logger = logging.getLogger(__name__)

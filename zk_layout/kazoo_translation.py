@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from kazoo import exceptions as kazoo_errors
 from kazoo.protocol.serialization import int_struct, write_string
-from kazoo.protocol.states import ZnodeStat
 from kazoo.security import ACL
 
 from zk_layout.errors import (
@@ -21,7 +20,7 @@ from zk_layout.errors import (
     UnimplementedRequestError,
     ZooKeeperError,
 )
-from zk_layout.store import AclEntries, AclEntry, Stat, owning_session
+from zk_layout.store import AclEntries, AclEntry
 
 _BY_PATH = {
     kazoo_errors.NoNodeError: NoNodeError,
@@ -83,18 +82,3 @@ def encode_acl(entries: AclEntries) -> bytes:
     """Encode ACL entries for a request."""
     encoded = [int_struct.pack(e.permissions) + write_string(e.scheme) + write_string(e.id) for e in entries]
     return bytes(int_struct.pack(len(encoded)) + b"".join(encoded))
-
-
-def stat_of(stat: ZnodeStat) -> Stat:
-    """Turn kazoo's ZnodeStat into a Stat."""
-    return Stat(
-        stat.czxid,
-        stat.mzxid,
-        stat.ctime,
-        stat.mtime,
-        stat.version,
-        owning_session(stat.ephemeralOwner),
-        stat.dataLength,
-        stat.numChildren,
-        stat.cversion,
-    )

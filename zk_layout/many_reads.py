@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from zk_layout.errors import ConnectionLostError, NotPermittedError, UnimplementedRequestError, ZooKeeperError
 from zk_layout.multi_read import (
@@ -25,6 +26,8 @@ logger = logging.getLogger(__name__)
 
 WORTH_A_PROBE = 8
 """Fewer reads than this are not worth a connection and two requests to find out about opcode 22."""
+PROBE_AGAIN_S = 60.0
+"""The pause after a probe that did not work out: it blocks the thread that reads, for seconds if nobody answers."""
 
 _DROP_WITHIN_S = 2.0
 
@@ -32,14 +35,17 @@ _DROP_WITHIN_S = 2.0
 class ReadsMany(ABC):
     """get_data_many, get_children_many and exists_many over the single requests of a store.
 
-    hosts: the ensemble.
+    hosts: the ensemble. monotonic: seconds, for the time between probes.
     """
 
-    def __init__(self, hosts: str) -> None:
+    def __init__(self, hosts: str, monotonic: Callable[[], float] = time.monotonic) -> None:
         self.hosts = hosts
+        self._monotonic = monotonic
         self._serves_multi_read: bool | None = None
         """None as long as it is not known."""
         self._finding_out = threading.Lock()
+        self._probe_from = -math.inf
+        """No probe before; finite once a probe did not work out."""
 
     @abstractmethod
     def pipeline_data(self, paths: Iterable[str], watcher: Watcher | None) -> list[Znode | None]:
@@ -114,11 +120,26 @@ class ReadsMany(ABC):
         return results
 
     def _finds_multi_read(self, reads: int) -> bool:
-        if self._serves_multi_read is None and reads >= WORTH_A_PROBE:
-            with self._finding_out:
-                if self._serves_multi_read is None:
-                    self._serves_multi_read = self.probe_multi_read()
+        # the lock is not waited for: other threads read one by one while this one finds out, which may take seconds
+        if self._serves_multi_read is None and reads >= WORTH_A_PROBE and self._finding_out.acquire(blocking=False):
+            try:
+                self._find_out()
+            finally:
+                self._finding_out.release()
         return bool(self._serves_multi_read)
+
+    def _find_out(self) -> None:
+        if self._serves_multi_read is not None or self._monotonic() < self._probe_from:
+            return
+        self._serves_multi_read = self.probe_multi_read()
+        if self._serves_multi_read is None:
+            if self._probe_from == -math.inf:
+                logger.info(
+                    "%s did not answer on a second connection: znodes are read one by one, and it is asked every %d s",
+                    self.hosts,
+                    PROBE_AGAIN_S,
+                )
+            self._probe_from = self._monotonic() + PROBE_AGAIN_S
 
     def _outlive_the_connection(self) -> None:
         """Ask until the connection is gone: a server drops it after a request that it does not know.
@@ -126,9 +147,9 @@ class ReadsMany(ABC):
         The server may answer a few more requests before it drops the connection. Only requests of this loop may be lost
         then.
         """
-        deadline = time.monotonic() + _DROP_WITHIN_S
+        deadline = self._monotonic() + _DROP_WITHIN_S
         try:
-            while time.monotonic() < deadline:
+            while self._monotonic() < deadline:
                 self.pipeline_stats(["/"], None)
         except ConnectionLostError:
             logger.debug("%s lacks reads of many znodes, and dropped the connection for it", self.hosts)

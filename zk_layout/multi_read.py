@@ -22,7 +22,7 @@ from enum import IntEnum
 from typing import TypeAlias
 
 from zk_layout.errors import ZooKeeperError
-from zk_layout.store import Stat, Znode, owning_session
+from zk_layout.store import Stat, Znode, stat_of
 
 MULTI_READ = 22
 NO_NODE = -101
@@ -93,9 +93,8 @@ def _results(reply: bytes) -> Iterator[ReadResult]:
             (length,) = unpack_int(reply, offset)
             start = offset + _INT.size
             offset = start + length if length > 0 else start
-            czxid, mzxid, ctime, mtime, version, changes, _, owner, size, children, _ = unpack_stat(reply, offset)
-            data = reply[start:offset] if length >= 0 else None
-            yield Znode(data, Stat(czxid, mzxid, ctime, mtime, version, owner, size, children, changes))
+            stat = stat_of(unpack_stat(reply, offset))
+            yield Znode(reply[start:offset] if length >= 0 else None, stat)
             offset += _STAT.size
         elif kind == _CHILDREN:
             (count,) = unpack_int(reply, offset)
@@ -127,8 +126,7 @@ def _read_buffer(reply: bytes, offset: int) -> tuple[bytes | None, int]:
 
 def read_stat(reply: bytes, offset: int) -> Stat:
     """A Stat as it stands in replies. Raises: struct.error if it is cut off."""
-    czxid, mzxid, ctime, mtime, version, changes, _, owner, size, children, _ = _STAT.unpack_from(reply, offset)
-    return Stat(czxid, mzxid, ctime, mtime, version, owning_session(owner), size, children, changes)
+    return stat_of(_STAT.unpack_from(reply, offset))
 
 
 @dataclass(slots=True)

@@ -53,13 +53,6 @@ AclEntries: TypeAlias = tuple[AclEntry, ...]
 """A whole ACL."""
 
 EVERYBODY: AclEntries = (AclEntry(0b11111, "world", "anyone"),)
-_CONTAINER = -(1 << 63)
-"""The value that ZooKeeper gives instead of a session for a container."""
-
-
-def owning_session(ephemeral_owner: int) -> int:
-    """Of what a server says of a znode: the session that owns it, or 0; no session owns a container."""
-    return 0 if ephemeral_owner == _CONTAINER else ephemeral_owner
 
 
 class Stat(NamedTuple):
@@ -74,11 +67,20 @@ class Stat(NamedTuple):
     mtime_ms: int
     version: int
     ephemeral_owner: int
-    """The session that owns an ephemeral znode; 0 for a persistent one and for a container."""
+    """The session that owns an ephemeral znode; 0 for the others, as servers answer for containers and TTL znodes too.
+
+    Source: ZooKeeper, DataNode.getClientEphemeralOwner.
+    """
     data_length: int
     num_children: int
     child_changes: int = 0
     """How many creations and deletions of children there were; of 32 bits, so it may turn negative."""
+
+
+def stat_of(fields: tuple[int, ...]) -> Stat:
+    """Build a Stat from the fields that a server sends, in the server's order."""
+    czxid, mzxid, ctime, mtime, version, child_changes, _, owner, size, children, _ = fields
+    return Stat(czxid, mzxid, ctime, mtime, version, owner, size, children, child_changes)
 
 
 class Znode(NamedTuple):

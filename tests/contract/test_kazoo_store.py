@@ -704,8 +704,11 @@ def test_a_container_belongs_to_no_session(kazoo: KazooBackend):
     store, path = kazoo.new_store(), f"/container-{uuid.uuid4().hex}"
     store.start()
     store._ask_other(CreateContainer(path), path)
-    (many,), stat = store.get_data_many([path]), store.exists(path)
+    (one_by_one,), many = store.get_data_many([path]), store.get_data_many([path] * 8)
+    assert store._serves_multi_read
+    stat = store.exists(path)
     assert stat is not None
-    assert many is not None
-    assert many.stat == stat
     assert stat.ephemeral_owner == 0
+    for znode in (one_by_one, *many):
+        assert znode is not None
+        assert znode.stat == stat

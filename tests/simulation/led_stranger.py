@@ -31,18 +31,28 @@ class LedStranger:
     def act(self):
         if not self.is_there or not self.world.faults or self.rng.random() >= CHANCE:
             return
-        path = self._somewhere()
+        self._do_something(self._somewhere())
+
+    def act_last(self):
+        """Just before the faults end: what it leaves has to be found and mended."""
+        if self.is_there and self.rng.random() < 0.5:
+            self._do_something(self.rng.choice((round_path(GROUP), generation_path(GROUP))))
+
+    def _do_something(self, path):
         deed = self.rng.choice((self._overwrite, self._overwrite, self._overwrite, self._delete, self._replace))
         with contextlib.suppress(ZooKeeperError):
             deed(path)
 
     def _somewhere(self):
-        admin, folder = self.world.admin, members_path(GROUP)
-        members = admin.get_children(folder) if admin.exists(folder) is not None else ()
+        members = self._members()
         places = [round_path(GROUP), generation_path(GROUP), leader_path(GROUP)]
         if members:
-            places.append(f"{folder}/{self.rng.choice(members)}")
+            places.append(f"{members_path(GROUP)}/{self.rng.choice(members)}")
         return self.rng.choice(places)
+
+    def _members(self):
+        admin, folder = self.world.admin, members_path(GROUP)
+        return list(admin.get_children(folder)) if admin.exists(folder) is not None else []
 
     def _overwrite(self, path):
         data = self._hostile(self.world.admin.get_data(path).data)
@@ -71,5 +81,18 @@ class LedStranger:
             document = json.loads(data or b"")
         except (ValueError, RecursionError):
             return hostile_json(self.rng)
+        if chance < 0.5 and isinstance(document, dict):
+            return json.dumps(self._false_version(document)).encode()
         changed = hostile_version_of(document, self.rng)
         return changed if chance < 0.9 else changed[: self.rng.randrange(len(changed) + 1)]
+
+    def _false_version(self, document):
+        """Sound, but not what the leader wrote: it refuses members, or gives one of them nothing."""
+        if isinstance(document.get("refused"), dict):
+            names = self._members()
+            return document | {"refused": dict.fromkeys(self.rng.sample(names, self.rng.randint(0, len(names))), "no")}
+        shares = document.get("shares")
+        robbed = self.rng.choice(sorted(shares)) if isinstance(shares, dict) and shares else None
+        if robbed is None or not isinstance(shares[robbed], dict):
+            return document
+        return document | {"shares": shares | {robbed: shares[robbed] | {"partitions": {}}}}

@@ -92,6 +92,7 @@ class Others:
             (1 if self.hostile else 0, self.garble_offset),
             (1 if self.hostile else 0, self.take_an_owner_away),
             (1 if self.hostile else 0, self.overwrite_a_registration),
+            (1 if self.hostile else 0, self.overwrite_an_owner),
             (1 if self.deletes else 0, self.delete_offset),
             (1 if self.deletes else 0, self.delete_group),
             (1 if self.twins else 0, self.world.join_as_a_twin),
@@ -199,6 +200,16 @@ class Others:
         path = f"{OWNERS}/{tp.topic}/{tp.partition}" if tp is not None else ""
         if path and self.rng.random() < 0.5 and self._delete(path):
             self.world.record("stranger", path, None, False)
+
+    def overwrite_an_owner(self):
+        """Write something else into an owner znode of a living member."""
+        tp = self._some_partition()
+        path = f"{OWNERS}/{tp.topic}/{tp.partition}" if tp is not None else ""
+        if not path or self.world.admin.exists(path) is None:
+            return
+        data = self.rng.choice((b"", b"an operator was here", f"{GROUP}_m1-0".encode(), f"{GROUP}_m2-7".encode()))
+        self.world.admin.set_data(path, data)
+        self.world.record("stranger", path, data, False)
 
     def ask_as_a_stranger(self):
         """Write a request like an operator's, which no client ends."""

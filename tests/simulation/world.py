@@ -189,6 +189,7 @@ class World:
         self.faults = True
         for _ in range(self.settings.steps):
             self._step()
+        self.led_stranger.act_last()
         self.faults = False
         self.record("faults end")
         self.group_offsets.carry_out_late(all_of_them=True)

@@ -412,19 +412,39 @@ def test_a_stranger_that_writes_without_a_pause_holds_up_no_commit_and_no_errand
     group = Group({"t": 4})
     member = group.join("a", {"t": 1})
     group.settle()
-    ran, names = [], itertools.count()
+    ran, numbers = [], itertools.count(1)
 
-    def write(session_id, _kind):
-        if session_id == member.store.session_id:
+    def write_during_each_reading(session_id, kind):
+        if session_id == member.store.session_id and kind == "multi_read":
             group.server.fault = None
-            group.admin.create(f"{IDS}/stranger-{next(names)}", b"{}")
-            group.server.fault = write
+            number = next(numbers)
+            group.admin.create(f"{IDS}/stranger-{number}", b"{}")
+            group.admin.delete(f"{IDS}/stranger-{number - 1}")
+            group.server.fault = write_during_each_reading
 
-    group.server.fault = write
+    group.server.fault = write_during_each_reading
     member.coordinator.post(Errand(lambda: ran.append(1)))
-    group.admin.create(f"{IDS}/stranger", b"{}")
+    group.admin.create(f"{IDS}/stranger-0", b"{}")
     for _ in range(2000):
         assert member.coordinator.turn() == 0
         group.clock.now += 0.1
     assert ran == [1]
     assert member.delivery.commits >= 2, "one a minute is due"
+
+
+@pytest.mark.parametrize("text", [b"an operator was here", b"", b"g_b-0"])
+def test_an_owner_znode_that_another_client_overwrites_is_written_again_and_its_partition_goes_on(text, caplog):
+    group = Group({"t": 4})
+    member = group.join("a", {"t": 1})
+    group.settle()
+    # its owner znodes are watched once it has been settled for a second
+    group.pass_time(2)
+    before = owner_znodes(group)
+    member.delivery.log.clear()
+    group.admin.set_data(f"/consumers/{GROUP}/owners/t/2", text)
+    with caplog.at_level(logging.WARNING):
+        group.pass_time(2)
+    assert group.owners("t") == dict.fromkeys(range(4), "g_a-0")
+    assert (owner_znodes(group), len(member.owned)) == (before, 4)
+    assert [what for what, which in member.delivery.log if which] == []
+    assert caplog.messages == ["g_a: owner znodes of mine held another text, I wrote mine again: t/2"]
