@@ -544,7 +544,9 @@ class Checker:
             own = life.unanswered | life.starts if self.is_dual else life.unanswered
             is_seen = offset != life.done and offset not in own
             if self.is_in_kafka:
-                life.unadopted, life.untold = None, offset
+                # without versions, the same once more is not told from what the member was told already
+                if offset != life.unadopted:
+                    life.unadopted, life.untold = None, offset
             else:
                 life.unadopted = offset if is_seen else None
             if name in self.actors:
