@@ -74,6 +74,8 @@ class Committer:
         """Held from the look at the progress until the commit is noted, and while partitions begin or are reset."""
         self.beginning: frozenset[TopicPartition] = frozenset()
         """Partitions that are claimed, while the user's code is asked where they begin: it may commit them by name."""
+        self.lost: frozenset[TopicPartition] = frozenset()
+        """Partitions that were lost, while a listener's hook is told: this member does not own them any more."""
         self._closing = threading.Event()
         self._refused: frozenset[TopicPartition] = frozenset()
         self.adopts_foreign_commits = settings.adopt_foreign_commits
@@ -144,7 +146,7 @@ class Committer:
         by_hand = [tp for tp in offsets if tp.topic in self._settings.topics_by_hand]
         offsets = {tp: offset for tp, offset in offsets.items() if tp not in by_hand}
         with self.lock:
-            known = {tp: known for tp, known in self._progress.snapshot().items() if tp in offsets}
+            known = {tp: of for tp, of in self._progress.snapshot().items() if tp in offsets and tp not in self.lost}
             not_mine = sorted(offsets.keys() - known.keys())
             others = self.offsets.read(not_mine) if not_mine else {}
             reasons = {
@@ -217,7 +219,8 @@ class Committer:
     ) -> CommitResult:
         if not commits:
             return CommitResult()
-        session_id = self._session_id()
+        # an offset of a partition that nobody owns needs no session of this member's claims
+        session_id = None if consumer_id is None else self._session_id()
         try:
             result = self.offsets.commit(
                 commits, consumer_id=consumer_id, session_id=session_id, timeout_s=timeout_s, unfenced=unfenced
@@ -263,7 +266,7 @@ class Committer:
         commits: Mapping[TopicPartition, Commit],
         result: CommitResult,
         consumer_id: str | None,
-        session_id: int,
+        session_id: int | None,
         *,
         unfenced: bool,
     ) -> None:

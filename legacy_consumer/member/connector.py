@@ -220,10 +220,7 @@ class ConsumerConnector:
         offsets.storage=kafka CommitFailedError after all tries. NotJoinedError before the streams exist,
         ConsumerClosedError once the member has left; CallInProgressError in such a signal handler.
         """
-        delivery = self._joined().delivery
-        committer = delivery.committer
-        # a logging handler may be called on the coordinator's thread, inside what no commit may run beside
-        refuse_inside(committer, delivery)
+        committer = self._joined().delivery.committer
         if offsets is None:
             return committer.commit_consumed(this_thread())
         offsets = checked_offsets(offsets)
@@ -618,9 +615,16 @@ class ConsumerConnector:
             self._has_warned = True
 
     def _check_not_inside(self) -> None:
-        """Refuse a call in a signal handler that interrupted a call of this connector. Raises: CallInProgressError."""
+        """Refuse a call in a handler or a finaliser that interrupted a call of this connector, or its coordinator.
+
+        Raises: CallInProgressError.
+        """
+        membership = self._membership
+        inside = [self, *membership.streams.all()]
+        if membership.has_session:
+            inside += membership.delivery, membership.delivery.committer
         # what wait_until() is to look at may call anything
-        refuse_inside(self, *self._membership.streams.all(), but=ConsumerConnector.wait_until.__code__)
+        refuse_inside(*inside, but=ConsumerConnector.wait_until.__code__)
 
     def _check_open(self) -> None:
         self._process.check()

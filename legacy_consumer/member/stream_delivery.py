@@ -194,12 +194,13 @@ class StreamDelivery:
     def drop(self, partitions: Collection[TopicPartition]) -> None:
         """Drop partitions that were lost with the session, without a commit."""
         self.stop(partitions)
-        lost = frozenset(partitions)
+        self.committer.lost = lost = frozenset(partitions)
         if isinstance(self.listener, LossListener) and lost:
             self._tell(lambda listener: cast(LossListener, listener).on_partitions_lost(lost))
         elif self.listener is not None and lost:
             self._tell(lambda listener: listener.before_releasing_partitions(lost))
         self._forget(partitions)
+        self.committer.lost = frozenset()
 
     def tell_nothing_revoked(self) -> None:
         """Call the listener: a generation begins, and this member gives up nothing for it."""

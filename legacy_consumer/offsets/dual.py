@@ -60,7 +60,8 @@ class DualOffsetStore:
         changed = {
             tp: commit
             for tp, commit in commits.items()
-            if commit.offset != commit.seen.offset
+            if consumer_id is None  # no ownership protects it: ZooKeeper's multi does
+            or commit.offset != commit.seen.offset
             or tp in self._behind
             or self._zookeeper.wants_unchanged(tp, commit.seen)
         }
@@ -72,7 +73,9 @@ class DualOffsetStore:
                 result.unowned |= self._zookeeper.find_unowned(same, consumer_id=consumer_id, session_id=session_id)
             except Exception as error:  # noqa: BLE001 - as of the ZooKeeper store
                 result.failure = error
-        passed = result.committed.keys() | (same - result.unowned if result.failure is None else set())
+            else:
+                result.committed.update((tp, commits[tp].seen) for tp in same - result.unowned)
+        passed = set(result.committed)
         if isinstance(result.failure, SessionExpiredError):
             # a part of the commit took so long: the next owner may have begun, and reads what ZooKeeper has
             passed = set()

@@ -153,6 +153,29 @@ def test_a_logging_handler_that_is_called_while_partitions_begin_is_refused_a_co
     connector.commit_offsets()
 
 
+def test_a_finaliser_inside_an_auto_commit_is_refused_an_acknowledgement_and_later_commits_go_on(cluster, monkeypatch):
+    """The interpreter may call a finaliser anywhere. It waited for the lock that its own thread held, for ever."""
+    cluster.produce(5, TPS[0])
+    connector, stream = cluster.join(auto_commit_interval_ms=20, delivery_rule="acknowledged")
+    message, *others = islice(stream, 5)
+    caught = []
+
+    def finalise(*_):
+        if not caught and threading.current_thread() is not threading.main_thread():
+            with pytest.raises(CallInProgressError) as refused:
+                connector.acknowledge(message)
+            caught.append(refused.value)
+        return True
+
+    connector.acknowledge(message)
+    eventually(lambda: cluster.committed(TPS[0]) == 1)
+    monkeypatch.setattr(ZooKeeperOffsetStore, "wants_unchanged", finalise)
+    eventually(lambda: caught)
+    for other in others:
+        connector.acknowledge(other)
+    eventually(lambda: cluster.committed(TPS[0]) == 5)
+
+
 def test_refused_offsets_are_committed_once_they_are_allowed_again(cluster):
     cluster.produce(5, *TPS)
     connector = cluster.connector(auto_commit_enable=False)

@@ -1,5 +1,6 @@
 """Whole connectors whose users say where partitions are read: a listener, seek, pause; and where they look."""
 
+import contextlib
 import threading
 
 import pytest
@@ -329,6 +330,40 @@ def test_partitions_of_a_session_that_ended_are_lost_and_those_that_are_released
     connector.shutdown()
     assert [what for what, _ in listener.told] == ["start", "lost", "start", "release"]
     assert cluster.committed(P0) == 6, "what is released can be committed in the hook"
+
+
+class CommitsWhatIsLost(Listener):
+    """Commits 20 of lost partitions, and notes the result."""
+
+    connector = None
+
+    def on_partitions_lost(self, partitions):
+        try:
+            result = self.connector.commit_offsets(dict.fromkeys(sorted(partitions), 20))
+        except OffsetsNotCommittedError as error:
+            self.told.append(error.reasons)
+        else:
+            self.told.append(result.committed.keys())
+
+
+def test_an_offset_of_a_partition_that_was_lost_with_its_session_can_be_committed_while_nobody_owns_it(cluster):
+    listener = CommitsWhatIsLost()
+    listener.connector, _ = cluster.join(listener)
+    cluster.zookeeper.expire(listener.connector._store.session_id)
+    eventually(lambda: set(TPS) in listener.told)
+    assert [cluster.committed(tp) for tp in TPS] == [20, 20]
+
+
+def test_an_offset_of_a_partition_that_was_lost_to_another_member_is_refused_in_the_hook(cluster):
+    listener = CommitsWhatIsLost()
+    connector, stream = cluster.join(listener)
+    listener.connector = connector
+    take(stream, 16)
+    cluster.admin.delete(cluster.owner_path(P0))
+    cluster.admin.create(cluster.owner_path(P0), b"another-0", ephemeral=True)
+    with contextlib.suppress(OffsetsNotCommittedError):
+        connector.commit_offsets()
+    eventually(lambda: {P0: "another member owns it; with unfenced=True it is written all the same"} in listener.told)
 
 
 def test_partitions_of_a_deleted_topic_are_lost(cluster):

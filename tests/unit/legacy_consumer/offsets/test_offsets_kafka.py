@@ -361,6 +361,22 @@ def test_an_unchanged_offset_of_a_partition_that_was_lost_does_not_reach_kafka(r
     assert rig.in_kafka() == {P0: 20}
 
 
+def test_a_commit_to_both_of_an_offset_that_stands_counts_as_committed(rig):
+    seen = rig.commit(rig.dual, {P0: 7}).committed
+    assert rig.commit(rig.dual, {P0: 7}, seen).committed.keys() == {P0}
+    rig.zk.delete("/consumers/g/owners/t/0")
+    assert rig.commit(rig.dual, {P0: 7}, seen).committed == {}
+
+
+def test_an_offset_that_stands_is_not_sent_to_kafka_for_a_partition_that_another_member_owns(rig):
+    rig.commit(rig.dual, {P0: 7})
+    seen = rig.dual.read([P0])
+    rig.channel.kept[P0] = KafkaOffset(20)
+    result = rig.dual.commit({P0: Commit(7, seen[P0])}, consumer_id=None, session_id=None)
+    assert result.unowned == {P0}
+    assert rig.in_kafka() == {P0: 20}
+
+
 def test_without_a_coordinator_zookeeper_has_the_offset_and_the_failure_is_told(rig):
     seen = rig.dual.read([P0])
     rig.channel.down = 10**9
