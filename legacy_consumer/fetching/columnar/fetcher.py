@@ -66,9 +66,7 @@ logger = logging.getLogger(__name__)
 _LOW_BACKLOG_BYTES = 8 * 1024 * 1024
 """With less than this waiting the next response is taken in, while others decode, and the one after it asked for."""
 _SERVICE_S = 0.05
-"""The interval at which sockets and searches are served while there is enough to hand out."""
-_SERVICE_LOW_S = 0.001
-"""The same while little is left: a complete response is received, so that the next one can be requested."""
+"""The interval at which sockets and searches are served while there is enough to hand out; else each poll does it."""
 _SEARCH_SLICE_S = 0.005
 """While positions are being looked for: they take a round trip."""
 _LONG_SEARCH_SLICE_S = 0.05
@@ -195,7 +193,7 @@ class ColumnarFetcher:
     def _poll(self, max_messages: int, deadline: float) -> ColumnarBatch | None:
         now = time.monotonic()
         is_low = self._backlog.nbytes < _LOW_BACKLOG_BYTES
-        if self._backlog.is_empty or now >= self._serviced_at + (_SERVICE_LOW_S if is_low else _SERVICE_S):
+        if is_low or now >= self._serviced_at + _SERVICE_S:
             self._service(now, 0.0)
         while True:
             if self._moves:
