@@ -90,7 +90,7 @@ class Election:
 
         znode: the leader's.
         """
-        if znode is not None:
+        if _shows_a_leader(znode):
             return False
         now = self._now_ms()
         if self._vacant_since_ms is None:
@@ -117,7 +117,7 @@ class Election:
         if self._leadership is None and now < self._rests_until_ms:
             self._look_in(self._rests_until_ms - now)
             return
-        if znode is None or is_permanent(znode):
+        if znode is None or not _shows_a_leader(znode):
             self._begin(session_id)
         elif znode.stat.ephemeral_owner != session_id:
             self._leadership = None
@@ -133,7 +133,7 @@ class Election:
             self._look_in(max(1, deadline - now))
 
     def _see(self, znode: Znode | None) -> None:
-        if znode is not None:
+        if _shows_a_leader(znode):
             self._vacant_since_ms = None
         self.leader = None if znode is None else (znode.data or b"").decode("utf-8", "replace")
 
@@ -153,3 +153,8 @@ class Election:
 
     def _now_ms(self) -> int:
         return round(self._clock.monotonic() * 1000)
+
+
+def _shows_a_leader(znode: Znode | None) -> bool:
+    """Return whether a member's session keeps this znode: a stranger may put another one in its place."""
+    return znode is not None and not is_permanent(znode)

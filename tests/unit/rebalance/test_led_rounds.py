@@ -228,3 +228,13 @@ def test_a_leader_writes_again_what_a_stranger_deletes_and_creates_in_one_reques
     led.group.pass_time(2)
     assert led.group.admin.get_data(path).data != data
     assert [len(member.owned) for member in led.group.members] == [3, 3]
+
+
+def test_a_refused_member_leads_where_a_znode_that_no_session_keeps_stands_in_the_leaders_place():
+    """Such a znode counted as a leader for refused members only, so the group had none."""
+    led = Led("range")
+    path, refused = leader_path(GROUP), encode_round(Round(led.round(), refused={led.first.consumer_id: "no"}))
+    ops = [DeleteOp(path), CreateOp(path, b"x"), SetOp(round_path(GROUP), refused)]
+    led.group.admin.multi([*ops, CreateOp(member_path(GROUP, "nobody"), b"x")])
+    led.group.pass_time(10)
+    assert len(led.first.owned) == 6
