@@ -57,24 +57,17 @@ class DualOffsetStore:
         unfenced: bool = False,
     ) -> CommitResult:
         """Write changed offsets to ZooKeeper, and to Kafka all offsets that ZooKeeper did not refuse."""
-        changed = {
-            tp: commit
+        same = {
+            tp
             for tp, commit in commits.items()
-            if consumer_id is None  # no ownership protects it: ZooKeeper's multi does
-            or commit.offset != commit.seen.offset
-            or tp in self._behind
-            or self._zookeeper.wants_unchanged(tp, commit.seen)
+            if commit.offset == commit.seen.offset
+            and tp not in self._behind
+            and not self._zookeeper.wants_unchanged(tp, commit.seen)
         }
-        same = commits.keys() - changed.keys()
-        result = self._zookeeper.commit(changed, consumer_id=consumer_id, session_id=session_id, unfenced=unfenced)
+        result = self._zookeeper.commit(
+            commits, consumer_id=consumer_id, session_id=session_id, unfenced=unfenced, unchanged=same
+        )
         self._behind.difference_update(result.committed)
-        if same and consumer_id is not None and result.failure is None:
-            try:
-                result.unowned |= self._zookeeper.find_unowned(same, consumer_id=consumer_id, session_id=session_id)
-            except Exception as error:  # noqa: BLE001 - as of the ZooKeeper store
-                result.failure = error
-            else:
-                result.committed.update((tp, commits[tp].seen) for tp in same - result.unowned)
         passed = set(result.committed)
         if isinstance(result.failure, SessionExpiredError):
             # a part of the commit took so long: the next owner may have begun, and reads what ZooKeeper has

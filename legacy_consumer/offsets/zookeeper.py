@@ -82,8 +82,12 @@ class ZooKeeperOffsetStore:
         session_id: int | None,
         timeout_s: float | None = None,  # noqa: ARG002  (ZooKeeper's own bounds it)
         unfenced: bool = False,
+        unchanged: Collection[TopicPartition] = (),
     ) -> CommitResult:
-        """Write these offsets in as many requests as needed; each request writes all of its offsets or none."""
+        """Write these offsets in as many requests as needed; each request writes all of its offsets or none.
+
+        unchanged: partitions whose offset stands, as last seen: it is checked, not written.
+        """
         result = CommitResult()
         guard = self._guard(consumer_id)
         suspects = [tp for tp in self._refused if tp in commits]
@@ -93,7 +97,7 @@ class ZooKeeperOffsetStore:
         is_fenced = not (consumer_id is None and unfenced)
         try:
             for chunk in (*self._chunks(sound, guard), *self._chunks(tried, guard)):
-                self._commit_chunk(chunk, guard, session_id, result, is_fenced=is_fenced)
+                self._commit_chunk(chunk, guard, session_id, result, is_fenced=is_fenced, unchanged=unchanged)
         except Exception as error:  # noqa: BLE001 - told with what was done before it
             result.failure = error
         return result
@@ -167,6 +171,7 @@ class ZooKeeperOffsetStore:
         result: CommitResult,
         *,
         is_fenced: bool,
+        unchanged: Collection[TopicPartition],
     ) -> None:
         refusals = 0
         ownable = set(todo) if is_fenced else set()
@@ -178,15 +183,20 @@ class ZooKeeperOffsetStore:
             fenced = [tp for tp in order if tp in ownable]
             ops: list[Op] = [*guard, *self._fence(fenced, guard)]
             first_write = len(ops)
-            ops += [self._write_op(tp, commit) for tp, commit in todo.items()]
-            fresh = self._note_unanswered(todo)
+            # what is found to be this store's own is written over
+            stands = {tp: c.seen for tp, c in todo.items() if tp in unchanged and c.offset == c.seen.offset}
+            written = {tp: commit for tp, commit in todo.items() if tp not in stands}
+            ops += [self._write_op(tp, commit, stands=tp in stands) for tp, commit in todo.items()]
+            fresh = self._note_unanswered(written)
             try:
                 zxid = self._store.multi(ops, session_id=session_id)
-                for tp, commit in todo.items():
+                result.committed.update(stands)
+                for tp, commit in written.items():
                     version = _version_after(commit)
                     self._written[tp] = version, zxid
                     result.committed[tp] = Committed(commit.offset, version, commit.seen.topic, transaction=zxid)
                     self._unanswered.pop(tp, None)
+                for tp in todo:
                     self._refused.pop(tp, None)
             except MultiFailedError as error:
                 self._forget_unanswered(fresh)
@@ -297,10 +307,12 @@ class ZooKeeperOffsetStore:
         is_unanswered = (stored.offset, stored.version) in self._unanswered.get(tp, ())
         return is_unanswered or (stored.version, stored.transaction) == self._written.get(tp)
 
-    def _write_op(self, tp: TopicPartition, commit: Commit) -> Op:
+    def _write_op(self, tp: TopicPartition, commit: Commit, *, stands: bool) -> Op:
         data = encode_offset(commit.offset)
         if commit.seen.version is None:
             return CreateOp(self._path(tp), data)
+        if stands:
+            return CheckOp(self._path(tp), commit.seen.version)
         return SetOp(self._path(tp), data, commit.seen.version)
 
     def _make_dirs(self, todo: dict[TopicPartition, Commit], result: CommitResult) -> None:

@@ -368,6 +368,15 @@ def test_a_commit_to_both_of_an_offset_that_stands_counts_as_committed(rig):
     assert rig.commit(rig.dual, {P0: 7}, seen).committed == {}
 
 
+def test_an_offset_that_an_operator_set_in_both_stores_is_not_overwritten_by_a_commit_of_the_former_one(rig):
+    seen = rig.commit(rig.dual, {P0: 7, P1: 5}).committed
+    rig.channel.kept[P0] = KafkaOffset(3)
+    rig.zk.set_data("/consumers/g/offsets/t/0", b"3")
+    result = rig.commit(rig.dual, {P0: 7, P1: 5}, seen)
+    assert {tp: kept.offset for tp, kept in result.foreign.items()} == {P0: 3}
+    assert (rig.in_kafka(), rig.in_zookeeper(P0)) == ({P0: 3, P1: 5}, 3)
+
+
 def test_an_offset_that_stands_is_not_sent_to_kafka_for_a_partition_that_another_member_owns(rig):
     rig.commit(rig.dual, {P0: 7})
     seen = rig.dual.read([P0])
