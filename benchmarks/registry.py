@@ -284,7 +284,9 @@ _COMMANDS = (
 )
 
 
-def _spark(name: str, about: str, ours: ReadMessages, peer: ReadMessages, target: float) -> Comparison[ConsumingStage]:
+def _spark(
+    name: str, about: str, ours: ReadMessages, peer: ReadMessages, target: float | None
+) -> Comparison[ConsumingStage]:
     return Comparison(
         name=name,
         about=about,
@@ -321,6 +323,20 @@ _SPARK_MESSAGES = (
         ReadMessages("zk_messages", pruned=True),
         ReadMessages("kafka", pruned=True, tuned=True),
         4,
+    ),
+    _spark(
+        "spark_messages_vs_ready_batches",
+        "zk_messages, against a source in Python that hands out batches made beforehand",
+        ReadMessages("zk_messages"),
+        ReadMessages("ready"),
+        None,
+    ),
+    _spark(
+        "spark_messages_pruned_vs_ready_batches",
+        "zk_messages of value and offset only, against such a source",
+        ReadMessages("zk_messages", pruned=True),
+        ReadMessages("ready", pruned=True),
+        None,
     ),
     _spark(
         "spark_messages_librdkafka_vs_connector",

@@ -60,6 +60,7 @@ class ReadMessages:
             "fetcher": self.fetcher,
             "tuned": self.tuned,
             "topic": TOPIC,
+            "messages": stage.messages,
             "zookeeper": stage.kafka.zookeeper_connect,
             "brokers": stage.kafka.bootstrap_servers,
             "jars": "" if self.form != "kafka" else ",".join(map(str, connector_jars())),

@@ -7,11 +7,18 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 from pyspark.sql import functions as f
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
 
 from benchmarks.programs.spark_session import measured_spark
+from spark_source.arrow import arrow_schema
+from spark_source.messages.columns import COLUMNS, WantedColumn
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from pyspark.sql import DataFrame, SparkSession
 
 
@@ -23,6 +30,51 @@ TUNED = {
 """The settings of an expert for many small messages: Spark's connector polls 500 messages at a time by default."""
 
 
+READY_ROWS = 40_000
+"""About as many as zk_messages hands out at once."""
+READY_ROW = {"value": b"x" * 100, "topic": "t", "partition": 0, "offset": 0, "timestamp": 0, "timestampType": 0}
+PARTITIONS = 4
+
+
+class ReadyReader(DataSourceReader):
+    """Hands out one batch of equal messages again and again."""
+
+    def __init__(self, names: list[str], messages: int) -> None:
+        self._names = names
+        self._batches = messages // PARTITIONS // READY_ROWS
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """As many as the topic has."""
+        return [InputPartition(number) for number in range(PARTITIONS)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """On an executor."""
+        del partition
+        columns = [WantedColumn(name, name, nullable=True).arrow for name in self._names]
+        schema = arrow_schema(columns)
+        arrays = [pa.array([READY_ROW.get(field.name)] * READY_ROWS, field.type) for field in schema]
+        batch = pa.RecordBatch.from_arrays(arrays, schema=schema)
+        for _ in range(self._batches):
+            yield batch
+
+
+class ReadySource(DataSource):
+    """The most that Spark takes from a source in Python: the columns of zk_messages, made beforehand."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The format."""
+        return "ready"
+
+    def schema(self) -> str:
+        """All columns but the headers."""
+        return ", ".join(f"{column.name} {column.type.value}" for column in COLUMNS[:-1])
+
+    def reader(self, schema: StructType) -> ReadyReader:
+        """options: messages."""
+        return ReadyReader(schema.names, int(self.options["messages"]))
+
+
 def frame_of(spark: SparkSession, told: dict[str, str]) -> DataFrame:
     """The topic, all columns or two."""
     if told["form"] == "kafka":
@@ -30,8 +82,13 @@ def frame_of(spark: SparkSession, told: dict[str, str]) -> DataFrame:
         if told["tuned"]:
             reader = reader.options(**TUNED)
         return reader.option("subscribe", told["topic"]).option("startingOffsets", "earliest").load()
-    reader = spark.read.format(told["form"]).option("zookeeper.connect", told["zookeeper"])
-    reader = reader.option("topics", told["topic"]).option("startingOffsets", "earliest")
+    reader = spark.read.format(told["form"])
+    if told["form"] == "ready":
+        spark.dataSource.register(ReadySource)
+        reader = reader.option("messages", told["messages"])
+    else:
+        reader = reader.option("zookeeper.connect", told["zookeeper"])
+        reader = reader.option("topics", told["topic"]).option("startingOffsets", "earliest")
     if told["fetcher"]:
         reader = reader.option("fetcher", told["fetcher"])
     return (reader.schema("value binary, offset bigint") if told["pruned"] else reader).load()
