@@ -228,9 +228,15 @@ class Cluster:
         )
 
     def _at_time(self, partitions: Collection[TopicPartition], time_ms: int) -> dict[TopicPartition, int]:
-        """The first offset at the time or later, in each log; see BrokerLogTimes."""
-        times = BrokerLogTimes(self._log_offsets, self.brokers())
-        found = self._ask_all("holds a time", lambda rest: times.at_times(dict.fromkeys(rest, time_ms)), partitions)
+        """The first offset at the time or later in each log; EARLIEST or LATEST without one, see BrokerLogTimes."""
+        nothing = BrokerLogTimes(self._log_offsets, self.brokers()).nothing
+
+        def ask(rest: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+            there = self._log_offsets.latest(rest)  # not of topics that are deleted meanwhile
+            answers = self._log_offsets.at_times(dict.fromkeys(there, time_ms))
+            return {tp: nothing if offset is None else offset for tp, offset in answers.items()}
+
+        found = self._ask_all("holds a time", ask, partitions)
         for tp in sorted(set(partitions) - found.keys()):
             raise NoSuchTopicError(tp.topic)
         return found
