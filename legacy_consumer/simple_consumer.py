@@ -360,7 +360,8 @@ class SimpleConsumer:
 
     def _outside(self, tp: TopicPartition, offset: int) -> LegacyConsumerError:
         try:
-            return OffsetOutOfRangeError(tp, offset, self._end(tp, EARLIEST), self._end(tp, LATEST))
+            # once: a fetch waits for its timeout only
+            return OffsetOutOfRangeError(tp, offset, *(self._end(tp, end, 0.0) for end in (EARLIEST, LATEST)))
         except BrokerRefusedError:
             raise
         except (BrokersUnavailableError, FetchError) as error:
@@ -462,16 +463,16 @@ class SimpleConsumer:
                     )
         return errors
 
-    def _end(self, tp: TopicPartition, end: int) -> int:
+    def _end(self, tp: TopicPartition, end: int, patience_s: float = _ANSWER_S) -> int:
         # a question about one alone tells why there is no answer
-        offset = self._asked(lambda: self._log_offsets.at_time(tp, end))
+        offset = self._asked(lambda: self._log_offsets.at_time(tp, end), patience_s)
         if offset is None:
             raise BrokersUnavailableError(f"the leader of {tp} does not tell where its log begins and ends")
         return offset
 
-    def _asked(self, ask: Callable[[], Answer]) -> Answer:
+    def _asked(self, ask: Callable[[], Answer], patience_s: float = _ANSWER_S) -> Answer:
         """The answer, asked for again after errors that may pass, as while a leader changes."""
-        deadline = time.monotonic() + _ANSWER_S
+        deadline = time.monotonic() + patience_s
         while True:
             try:
                 return ask()

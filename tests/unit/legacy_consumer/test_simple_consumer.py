@@ -36,8 +36,10 @@ class LogOffsets(FakeFetchers):
     def __init__(self, kafka):
         super().__init__(kafka)
         self.refusals = {}
+        self.questions = 0
 
     def at_time(self, partition, time_ms):
+        self.questions += 1
         if partition in self.refusals:
             raise self.refusals[partition]
         return super().at_time(partition, time_ms)
@@ -182,6 +184,12 @@ def test_a_broker_that_refuses_to_tell_where_a_log_ends_is_not_asked_again(world
             world.consumer.offsets_before(TP, time_ms)
     answers = world.consumer.fetch_many({TP: -1, OTHER: 3}, timeout=0)
     assert of(answers) == {TP: FetchError, OTHER: [3, 4]}
+
+
+def test_a_fetch_from_outside_the_log_asks_for_the_log_once_however_long_no_leader_answers(world):
+    world.log_offsets.refusals[TP] = BrokersUnavailableError("no leader")
+    assert of(world.consumer.fetch_many({TP: -1, OTHER: 3}, timeout=0)) == {TP: BrokersUnavailableError, OTHER: [3, 4]}
+    assert world.log_offsets.questions == 1
 
 
 # Many partitions at once
