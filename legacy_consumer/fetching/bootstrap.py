@@ -202,8 +202,11 @@ class BrokerStore(MemoryStore):
         self._topics_told[topic] = time.monotonic()
 
     def _put(self, path: str, data: bytes) -> None:
-        self.ensure_path(path)
-        self.set_data(path, data)
+        # in one step: other threads read meanwhile
+        if self.exists(path) is None:
+            self.create(path, data, make_parents=True)
+        else:
+            self.set_data(path, data)
 
 
 def _state(known: PartitionMetadata) -> bytes:

@@ -22,6 +22,7 @@ from tests.support.fake_kafka import FakeFetcher, FakeFetchers, FakeKafka
 from tests.support.waiting import eventually
 from zk_layout.codecs import decode_partition_state, decode_topic
 from zk_layout.errors import NoNodeError
+from zk_layout.memory_store import MemoryStore
 from zk_layout.paths import TopicPath
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -152,6 +153,13 @@ def test_a_topic_that_the_broker_does_not_tell_of_hides_no_other(cluster):
     refused, found = store_of(cluster).get_data_many(paths)
     assert refused is None
     assert decode_topic(paths[1], found.data).partitions
+
+
+def test_another_thread_finds_no_znode_without_its_data(cluster):
+    store, path, found = store_of(cluster), TopicPath("t").path, []
+    store.exists(path, lambda _: found.append(MemoryStore.get_data(store, path).data))
+    assert topic(store)
+    assert decode_topic(path, found[0]).partitions
 
 
 def test_any_broker_will_do_those_of_the_user_and_those_that_brokers_name(cluster, clock):
