@@ -10,11 +10,13 @@ from spark_source.messages.batch import plan_tasks
 from spark_source.messages.columns import request_message_columns
 from spark_source.messages.message_arrays import MessageArrays
 from spark_source.messages.options import parse_message_options
-from spark_source.messages.planned_znodes import PlannedStore
+from spark_source.messages.planned_znodes import PlannedStore, read_znodes
 from spark_source.messages.ranges import OffsetRange
 from spark_source.messages.reader import _Reading
+from tests.support.memory_cluster import GuardedStore
 from zk_layout.codecs import decode_topic
-from zk_layout.errors import ConnectionLostError
+from zk_layout.errors import ConnectionLostError, NotPermittedError
+from zk_layout.memory_store import MemoryZooKeeper
 from zk_layout.model import TopicPartition
 from zk_layout.paths import BrokerIdPath, PartitionStatePath, TopicPath
 
@@ -55,6 +57,21 @@ def test_a_task_knows_the_topics_of_its_plan_and_asks_for_no_other():
     assert sorted(decode_topic(TopicPath("t").path, topic.data).partitions) == [0, 12]
     with pytest.raises(ConnectionLostError):
         store.get_data_many([TopicPath("u").path])
+
+
+def test_a_broker_whose_registration_an_acl_closes_is_left_out_of_a_plan_and_a_closed_partition_is_an_error():
+    server, state, closed = MemoryZooKeeper(), PartitionStatePath(*A).path, []
+    store = GuardedStore(server, closed)
+    store.start()
+    paths = [BrokerIdPath(0).path, BrokerIdPath(1).path, state]
+    for path in paths:
+        store.create(path, b"{}", make_parents=True)
+    assert list(read_znodes(store, [A])) == paths
+    closed.append(paths[1])
+    assert list(read_znodes(store, [A])) == [paths[0], state]
+    closed.append(state)
+    with pytest.raises(NotPermittedError, match=state):
+        read_znodes(store, [A])
 
 
 class Sized:
