@@ -26,6 +26,7 @@ from legacy_consumer.errors import (
     BrokerRefusedError,
     BrokersUnavailableError,
     ConsumerClosedError,
+    FetchError,
     NoSuchPartitionError,
     NoSuchTopicError,
     OffsetOutOfRangeError,
@@ -46,8 +47,9 @@ from legacy_consumer.member.arguments import (
 )
 from legacy_consumer.member.interrupted_calls import is_inside, refuse_inside
 from legacy_consumer.member.owning_process import OwningProcess
+from zk_layout.closed_znodes import read_each
 from zk_layout.codecs import decode_partition_state, decode_topic
-from zk_layout.errors import LegacyConsumerError, NoNodeError
+from zk_layout.errors import LegacyConsumerError, MalformedZnodeError, NoNodeError, NotPermittedError
 from zk_layout.kazoo_store import KazooStore
 from zk_layout.model import Broker, PartitionState, TopicAssignment, TopicPartition
 from zk_layout.paths import PartitionStatePath, TopicPath
@@ -71,6 +73,7 @@ _ANSWER_S = 10.0
 """How long a question about offsets is repeated, while a partition has no leader."""
 _LAST_VERSION_WITHOUT_TIMES = 2
 """Registration version of brokers to 0.9, which find a time by segment."""
+_NO_STATE = PartitionState(-1, -1, (), -1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +149,9 @@ class SimpleConsumer:
         self._warnings = settings.warnings
         self._closed = threading.Event()
         self._started = False
-        self._turn = threading.RLock()
+        self._starting = threading.Lock()
+        self._turn = threading.Lock()
+        """Of fetches. Other questions do not wait for it."""
         self._is_sound = True
         """Whether the fetcher stands where _positions says."""
         self._positions: dict[TopicPartition, int] = {}
@@ -163,23 +168,13 @@ class SimpleConsumer:
     def partitions(self, topic: str) -> dict[TopicPartition, PartitionInfo]:
         """The partitions of a topic with their leaders and replicas, by ZooKeeper, in order.
 
-        Raises: ConfigError for what is no topic; NoSuchTopicError, ZooKeeperError, MalformedZnodeError.
+        Raises: ConfigError for what is no topic; NoSuchTopicError, ZooKeeperError, MalformedZnodeError; FetchError if
+        brokers that were asked refuse to tell.
         """
         check_topic(topic)
         self._start()
-        assignment = self._assignment(topic)
-        partitions = [TopicPartition(topic, number) for number in sorted(assignment.partitions)]
-        brokers = {broker.broker_id: broker for broker in read_brokers(self._store)}
-        paths = [PartitionStatePath(*tp).path for tp in partitions]
-        found: dict[TopicPartition, PartitionInfo] = {}
-        for tp, path, znode in zip(partitions, paths, self._store.get_data_many(paths), strict=True):
-            replicas = assignment.partitions[tp.partition]
-            # without a state the controller has not come to it yet
-            state = PartitionState(-1, -1, (), -1) if znode is None else decode_partition_state(path, znode.data)
-            followers = tuple(brokers[one] for one in replicas if one in brokers and one != state.leader)
-            leader = brokers.get(state.leader)
-            found[tp] = PartitionInfo(leader, state.leader_epoch, replicas, state.isr, followers)
-        return found
+        assignment = _sound(self._assignments([topic])[topic])
+        return {tp: _sound(info) for tp, info in self._infos(topic, assignment).items()}
 
     def offsets_before(self, tp: TopicPartition, time_ms: int, max_offsets: int = 1) -> list[int]:
         """Return where to begin to read what came from a time on: all messages before this offset are older.
@@ -194,8 +189,9 @@ class SimpleConsumer:
         came since is left out.
 
         Raises: OffsetError for what is no partition, TypeError and ValueError for what is no time or number;
-        NoSuchTopicError, NoSuchPartitionError; FetchError for a time in a topic of message format 0 on a newer
-        broker; BrokersUnavailableError if no leader answers in 10 s, MissingListenerError, ZooKeeperError.
+        NoSuchTopicError, NoSuchPartitionError; FetchError if the broker refuses to tell, or for a time in a topic of
+        message format 0 on a newer broker; BrokersUnavailableError if no leader answers in 10 s, MissingListenerError,
+        ZooKeeperError, MalformedZnodeError.
         """
         check_partition(tp)
         time_ms = checked_number(time_ms, "time_ms (LATEST=-1, EARLIEST=-2)", EARLIEST)
@@ -205,8 +201,6 @@ class SimpleConsumer:
         if max_offsets > 1:
             found = self._asked(lambda: self._log_offsets.before(tp, time_ms, max_offsets))
             return found or [self._end(tp, EARLIEST)]
-        if time_ms in (EARLIEST, LATEST):
-            return [self._end(tp, time_ms)]
         offset = self._asked(lambda: self._log_offsets.at_time(tp, time_ms))
         if offset is not None:
             return [offset]
@@ -227,7 +221,7 @@ class SimpleConsumer:
         Raises: OffsetError for what is no partition or no offset, TypeError and ValueError for what is no number or no
         time; OffsetOutOfRangeError with the log's range, nothing is reset; NoSuchTopicError, NoSuchPartitionError;
         FetchError; BrokersUnavailableError (retriable) when nothing came and the partition has no leader;
-        BrokerRefusedError, MissingListenerError, ZooKeeperError.
+        MalformedZnodeError; BrokerRefusedError, MissingListenerError, ZooKeeperError.
         """
         check_partition(tp)
         offset = checked_offset(tp, offset)
@@ -245,7 +239,8 @@ class SimpleConsumer:
         error for each, or after timeout seconds. A partition of which nothing came by then has no messages; ask again,
         each from behind its last message.
 
-        Errors of one partition: OffsetOutOfRangeError, NoSuchTopicError, NoSuchPartitionError, FetchError, and
+        Errors of one partition: OffsetOutOfRangeError, NoSuchTopicError, NoSuchPartitionError, FetchError also where
+        the broker refuses its topic, MalformedZnodeError and ZooKeeperError of its own znodes, and
         BrokersUnavailableError when nothing came of any and this one has no leader.
         Raises: OffsetError for what is no {partition: offset}, TypeError and ValueError for what is no number or no
         time; BrokerRefusedError, MissingListenerError, ZooKeeperError.
@@ -276,10 +271,11 @@ class SimpleConsumer:
                 messages = self._poll(max_messages, min(left, _SLICE_S))
             except LegacyConsumerError as error:
                 tp = getattr(error, "partition", None)
-                if not isinstance(tp, TopicPartition) or tp not in self._positions:
+                if not isinstance(tp, TopicPartition):
                     raise
-                self._release([tp])  # the next fetch of it begins anew
-                errors[tp] = error
+                if tp in self._positions:  # otherwise it was fetched before, and is not asked for now
+                    self._release([tp])  # the next fetch of it begins anew
+                    errors[tp] = error
                 continue
             if messages:
                 break
@@ -337,7 +333,7 @@ class SimpleConsumer:
         if self._closed.is_set():
             raise ConsumerClosedError
         refuse_inside(self)
-        with self._turn:
+        with self._starting:
             if not self._started:
                 for warning in self._warnings:
                     logger.warning("%s", warning)
@@ -364,10 +360,11 @@ class SimpleConsumer:
 
     def _outside(self, tp: TopicPartition, offset: int) -> LegacyConsumerError:
         try:
-            return OffsetOutOfRangeError(tp, offset, self._end(tp, EARLIEST), self._end(tp, LATEST))
+            # once: a fetch waits for its timeout only
+            return OffsetOutOfRangeError(tp, offset, *(self._end(tp, end, 0.0) for end in (EARLIEST, LATEST)))
         except BrokerRefusedError:
             raise
-        except BrokersUnavailableError as error:
+        except (BrokersUnavailableError, FetchError) as error:
             return error
 
     def _release(self, partitions: Collection[TopicPartition]) -> None:
@@ -394,54 +391,88 @@ class SimpleConsumer:
         self._next_look = time.monotonic() + _LOOK_S
         return found
 
-    def _assignment(self, topic: str) -> TopicAssignment:
-        path = TopicPath(topic).path
-        try:
-            return decode_topic(path, self._store.get_data(path).data)
-        except NoNodeError as error:
-            raise NoSuchTopicError(topic) from error
+    def _assignments(self, topics: Collection[str]) -> dict[str, TopicAssignment | LegacyConsumerError]:
+        """The partitions of each topic, or the error that concerns it alone."""
+        found: dict[str, TopicAssignment | LegacyConsumerError] = {}
+        paths = [TopicPath(topic).path for topic in topics]
+        for topic, path, znode in zip(topics, paths, read_each(self._store, paths), strict=True):
+            try:
+                # of a topic that is missing in the answer for many, this tells the reason
+                one = self._store.get_data(path) if znode is None else _sound(znode)
+                found[topic] = decode_topic(path, one.data)
+            except NoNodeError:
+                found[topic] = NoSuchTopicError(topic)
+            except BrokerRefusedError:
+                raise
+            except (MalformedZnodeError, NotPermittedError, BrokersUnavailableError, FetchError) as error:
+                found[topic] = error
+        return found
+
+    def _infos(
+        self, topic: str, assignment: TopicAssignment
+    ) -> dict[TopicPartition, PartitionInfo | MalformedZnodeError | NotPermittedError]:
+        """The brokers of each partition, or the error that concerns it alone."""
+        partitions = [TopicPartition(topic, number) for number in sorted(assignment.partitions)]
+        brokers = {broker.broker_id: broker for broker in read_brokers(self._store)}
+        paths = [PartitionStatePath(*tp).path for tp in partitions]
+        found: dict[TopicPartition, PartitionInfo | MalformedZnodeError | NotPermittedError] = {}
+        for tp, path, znode in zip(partitions, paths, read_each(self._store, paths), strict=True):
+            replicas = assignment.partitions[tp.partition]
+            try:
+                # without a state the controller has not come to it yet
+                state = _NO_STATE if znode is None else decode_partition_state(path, _sound(znode).data)
+            except (MalformedZnodeError, NotPermittedError) as error:
+                found[tp] = error
+                continue
+            followers = tuple(brokers[one] for one in replicas if one in brokers and one != state.leader)
+            leader = brokers.get(state.leader)
+            found[tp] = PartitionInfo(leader, state.leader_epoch, replicas, state.isr, followers)
+        return found
 
     def _check_partition(self, tp: TopicPartition) -> None:
         for error in self._missing([tp]).values():
             raise error
 
     def _missing(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, LegacyConsumerError]:
-        """Return an error for each of the partitions that does not exist."""
+        """Return an error for each of the partitions that does not exist, or whose topic cannot be read."""
         errors: dict[TopicPartition, LegacyConsumerError] = {}
-        for topic in sorted({tp.topic for tp in partitions}):
-            own = [tp for tp in partitions if tp.topic == topic]
-            try:
-                known = self._assignment(topic).partitions
-            except NoSuchTopicError as error:
-                errors.update(dict.fromkeys(own, error))
-            else:
-                errors.update({tp: NoSuchPartitionError(tp, len(known)) for tp in own if tp.partition not in known})
+        known = self._assignments(sorted({tp.topic for tp in partitions}))
+        for tp in partitions:
+            topic = known[tp.topic]
+            if isinstance(topic, LegacyConsumerError):
+                errors[tp] = topic
+            elif tp.partition not in topic.partitions:
+                errors[tp] = NoSuchPartitionError(tp, len(topic.partitions))
         return errors
 
     def _leaderless(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, LegacyConsumerError]:
         """Return an error for each of the partitions that has no leader and can therefore bring no messages."""
         errors: dict[TopicPartition, LegacyConsumerError] = {}
-        for topic in sorted({tp.topic for tp in partitions}):
-            for tp, info in self.partitions(topic).items():
-                if tp in partitions and info.leader is None:
+        for topic, assignment in self._assignments(sorted({tp.topic for tp in partitions})).items():
+            if isinstance(assignment, LegacyConsumerError):
+                continue  # since a moment ago: the next fetch says so
+            for tp, info in self._infos(topic, assignment).items():
+                if tp not in partitions:
+                    continue
+                if isinstance(info, LegacyConsumerError):
+                    errors[tp] = info
+                elif info.leader is None:
                     replicas = ", ".join(map(str, info.replicas))
                     errors[tp] = BrokersUnavailableError(
                         f"{tp} has no leader: see whether its brokers run, which are {replicas}"
                     )
         return errors
 
-    def _end(self, tp: TopicPartition, end: int) -> int:
-        def ask() -> int:
-            found = self._log_offsets.earliest([tp]) if end == EARLIEST else self._log_offsets.latest([tp])
-            if tp in found:
-                return found[tp]
+    def _end(self, tp: TopicPartition, end: int, patience_s: float = _ANSWER_S) -> int:
+        # a question about one alone tells why there is no answer
+        offset = self._asked(lambda: self._log_offsets.at_time(tp, end), patience_s)
+        if offset is None:
             raise BrokersUnavailableError(f"the leader of {tp} does not tell where its log begins and ends")
+        return offset
 
-        return self._asked(ask)
-
-    def _asked(self, ask: Callable[[], Answer]) -> Answer:
+    def _asked(self, ask: Callable[[], Answer], patience_s: float = _ANSWER_S) -> Answer:
         """The answer, asked for again after errors that may pass, as while a leader changes."""
-        deadline = time.monotonic() + _ANSWER_S
+        deadline = time.monotonic() + patience_s
         while True:
             try:
                 return ask()
@@ -450,6 +481,13 @@ class SimpleConsumer:
                     raise
                 if self._closed.wait(self._backoff_s):
                     raise ConsumerClosedError from error
+
+
+def _sound(found: Answer | LegacyConsumerError) -> Answer:
+    """Raises: the error, if it is one."""
+    if isinstance(found, LegacyConsumerError):
+        raise found
+    return found
 
 
 def _with_fetch_settings(config: ClusterConfig) -> ConsumerConfig:

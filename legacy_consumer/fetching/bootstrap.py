@@ -19,7 +19,7 @@ from typing import Protocol
 
 from legacy_consumer.config import ConsumerConfig
 from legacy_consumer.config.broker_hosts import BrokerHosts
-from legacy_consumer.errors import BrokerRefusedError, BrokersUnavailableError, ConsumerClosedError
+from legacy_consumer.errors import BrokerRefusedError, BrokersUnavailableError, ConsumerClosedError, KafkaError
 from legacy_consumer.fetching.cluster_metadata import ClusterMetadata, PartitionMetadata
 from legacy_consumer.fetching.fetchers import loading, speaks_for_itself
 from zk_layout.codecs import encode_topic
@@ -95,6 +95,7 @@ class BrokerStore(MemoryStore):
         """The brokers' last known addresses; the broker that answered is the first."""
         self._brokers_told = float("-inf")
         self._topics_told: dict[str, float] = {}
+        self._refused: dict[str, KafkaError] = {}
         self._is_over = False
 
     def start(self) -> None:
@@ -112,8 +113,12 @@ class BrokerStore(MemoryStore):
         super().close()
 
     def get_data(self, path: str, watcher: Watcher | None = None) -> Znode:
-        """See ZkStore. Raises: BrokersUnavailableError, BrokerRefusedError."""
+        """See ZkStore. Raises: BrokersUnavailableError, BrokerRefusedError; FetchError for a topic that they refuse."""
         self._refresh([path])
+        place = TopicPath.parse(path)
+        refused = self._refused.get(place.topic) if place is not None else None
+        if refused is not None:
+            raise refused.with_traceback(None)
         return super().get_data(path, watcher)
 
     def get_children(self, path: str, watcher: Watcher | None = None) -> tuple[str, ...]:
@@ -122,7 +127,7 @@ class BrokerStore(MemoryStore):
         return super().get_children(path, watcher)
 
     def get_data_many(self, paths: Sequence[str], watcher: Watcher | None = None) -> list[Znode | None]:
-        """See ZkStore. Raises: as get_data."""
+        """See ZkStore; None also in a topic that the brokers refuse. Raises: as get_data, except FetchError."""
         self._refresh(paths)
         return super().get_data_many(paths, watcher)
 
@@ -177,10 +182,10 @@ class BrokerStore(MemoryStore):
         return json.dumps(document).encode()
 
     def _note_topic(self, topic: str, found: ClusterMetadata) -> None:
-        """Raises: BrokersUnavailableError if the broker does not tell."""
         partitions = {tp: known for tp, known in found.partitions.items() if tp.topic == topic}
+        self._refused.pop(topic, None)
         if topic in found.refused and not partitions:
-            raise BrokersUnavailableError(f"{topic}: the broker says {found.refused[topic]}")
+            self._refused[topic] = found.refused[topic]
         path = TopicPath(topic).path
         if partitions:
             self._put(
@@ -197,8 +202,11 @@ class BrokerStore(MemoryStore):
         self._topics_told[topic] = time.monotonic()
 
     def _put(self, path: str, data: bytes) -> None:
-        self.ensure_path(path)
-        self.set_data(path, data)
+        # in one step: other threads read meanwhile
+        if self.exists(path) is None:
+            self.create(path, data, make_parents=True)
+        else:
+            self.set_data(path, data)
 
 
 def _state(known: PartitionMetadata) -> bytes:

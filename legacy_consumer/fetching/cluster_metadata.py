@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from legacy_consumer.errors import BrokersUnavailableError, FetchError, KafkaError
 from zk_layout.model import TopicPartition
 
 
@@ -21,16 +22,23 @@ class PartitionMetadata:
 class ClusterMetadata:
     """The metadata. brokers: {id: (host, port)} of living brokers. partitions: of requested topics that exist.
 
-    refused: {topic: why the broker has no answer for it}, without topics that do not exist. registration_version: how
-    brokers of this kind register in ZooKeeper; below 3 they cannot report their protocol versions.
+    refused: {topic: why the broker has no answer for it, see refusal}, without topics that do not exist.
+    registration_version: how brokers of this kind register in ZooKeeper; below 3 they cannot report their protocol
+    versions.
     """
 
     brokers: Mapping[int, tuple[str, int]]
     partitions: Mapping[TopicPartition, PartitionMetadata]
-    refused: Mapping[str, str] = field(default_factory=dict)
+    refused: Mapping[str, KafkaError] = field(default_factory=dict)
     registration_version: int = 4
 
     @property
     def leaders(self) -> dict[TopicPartition, int]:
         """Only of partitions that have one."""
         return {tp: known.leader for tp, known in self.partitions.items() if known.leader >= 0}
+
+
+def refusal(topic: str, reason: str, *, passes: bool) -> KafkaError:
+    """Return the error for a topic of which a broker does not tell; passes: whether asking again can help."""
+    told = f"{topic}: the broker says {reason}"
+    return BrokersUnavailableError(told) if passes else FetchError(None, told)

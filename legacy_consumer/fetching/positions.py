@@ -118,6 +118,7 @@ class PositionFinder:
         self._thread: threading.Thread | None = None
         self._complained = False
         self._next_reason = 0.0
+        self._reasons_asked = 0
         self._behind_the_end: dict[Search, float] = {}
         """Since when each is known to be, by time.monotonic()."""
 
@@ -194,9 +195,11 @@ class PositionFinder:
         try:
             unanswered = self._ask(searches)
             if unanswered and time.monotonic() >= self._next_reason:
-                # of many that are asked for at once some are missing; an answer for one alone has a reason
+                # of many that are asked for at once some are missing; an answer for one alone has a reason, and each
+                # has its turn: one waits for a leader, and another may be refused
                 self._next_reason = time.monotonic() + _REASON_S
-                self._log_offsets().at_time(unanswered[0].partition, EARLIEST)
+                self._reasons_asked += 1
+                self._log_offsets().at_time(unanswered[self._reasons_asked % len(unanswered)].partition, EARLIEST)
         except LegacyConsumerError as error:
             if not error.retriable:
                 self._fail(searches, error)

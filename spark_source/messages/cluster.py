@@ -23,6 +23,7 @@ from spark_source.errors import NoSuchPartitionsError, NoTopicsError
 from spark_source.messages.offset_spec import OffsetKind, OffsetSpec
 from spark_source.messages.options import MessageOptions
 from spark_source.messages.positions import Logs, Offsets, Stand
+from zk_layout.closed_znodes import read_or_stat
 from zk_layout.codecs import decode_topic
 from zk_layout.errors import ConnectionLostError, ConnectTimeoutError, MalformedZnodeError, NoNodeError
 from zk_layout.kazoo_store import KazooStore
@@ -114,8 +115,9 @@ class Cluster:
     def topics(self, beside: Collection[str] = (), *, must_exist: bool = True) -> Topics:
         """The chosen topics as they are now, and where they and those beside them come from: all of one look.
 
-        must_exist: whether topics that are named must be there. Raises: NoSuchTopicError, NoTopicsError,
-        NoSuchPartitionsError.
+        must_exist: whether topics that are named must be there. A topic that cannot be read is left out if a filter
+        chose it and it is not among those beside. Raises: NoSuchTopicError, NoTopicsError, NoSuchPartitionsError,
+        MalformedZnodeError, NotPermittedError.
         """
         choice = self._options.topics
         if choice.filter is None:
@@ -131,15 +133,17 @@ class Cluster:
                 raise NoTopicsError(f"{choice.filter.pattern.value.replace('_', '')} {choice.filter.raw}", len(known))
         names = [*chosen, *sorted(set(beside) - set(chosen))]
         found: list[TopicPartition] = []
-        znodes = self.store.get_data_many(origin_paths(names))
+        znodes, closed = read_or_stat(self.store, origin_paths(names))
         for topic, znode in zip(chosen, znodes[1:], strict=False):
             if znode is not None:
+                path = TopicPath(topic).path
                 try:
-                    numbers = decode_topic(TopicPath(topic).path, znode.data).partitions
-                except MalformedZnodeError:
-                    if choice.filter is None:
-                        raise
-                    logger.warning("topic %s is left out, its znode cannot be read", topic)
+                    numbers = decode_topic(path, znode.data).partitions
+                except MalformedZnodeError as error:
+                    reason = closed.get(path, error)
+                    if choice.filter is None or topic in beside:
+                        raise reason from None
+                    logger.warning("topic %s is left out: %s", topic, reason)
                     continue
                 found += [TopicPartition(topic, number) for number in numbers]
             elif choice.filter is None and must_exist:
@@ -228,9 +232,15 @@ class Cluster:
         )
 
     def _at_time(self, partitions: Collection[TopicPartition], time_ms: int) -> dict[TopicPartition, int]:
-        """The first offset at the time or later, in each log; see BrokerLogTimes."""
-        times = BrokerLogTimes(self._log_offsets, self.brokers())
-        found = self._ask_all("holds a time", lambda rest: times.at_times(dict.fromkeys(rest, time_ms)), partitions)
+        """The first offset at the time or later in each log; EARLIEST or LATEST without one, see BrokerLogTimes."""
+        nothing = BrokerLogTimes(self._log_offsets, self.brokers()).nothing
+
+        def ask(rest: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+            there = self._log_offsets.latest(rest)  # not of topics that are deleted meanwhile
+            answers = self._log_offsets.at_times(dict.fromkeys(there, time_ms))
+            return {tp: nothing if offset is None else offset for tp, offset in answers.items()}
+
+        found = self._ask_all("holds a time", ask, partitions)
         for tp in sorted(set(partitions) - found.keys()):
             raise NoSuchTopicError(tp.topic)
         return found

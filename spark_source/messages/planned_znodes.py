@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import cast
 
+from zk_layout.closed_znodes import read_each
 from zk_layout.codecs import encode_topic
-from zk_layout.errors import ConnectionLostError
+from zk_layout.errors import ConnectionLostError, NotPermittedError
 from zk_layout.model import TopicAssignment, TopicPartition
 from zk_layout.paths import BrokerIdPath, BrokerIdsPath, PartitionStatePath, TopicPath, broker_ids
 from zk_layout.store import Stat, Watcher, ZkStore, Znode
@@ -22,14 +23,20 @@ _NO_STAT = Stat(0, 0, 0, 0, 0, 0, 0, 0)
 
 
 def read_znodes(store: ZkStore, partitions: Sequence[TopicPartition]) -> dict[str, bytes]:
-    """The registrations of the brokers, and the states of these partitions. Raises: NoNodeError, ZooKeeperError."""
-    paths = [BrokerIdPath(number).path for number in broker_ids(store.get_children(BrokerIdsPath().path))]
-    paths += [PartitionStatePath(*tp).path for tp in partitions]
-    return {
-        path: znode.data
-        for path, znode in zip(paths, store.get_data_many(paths), strict=True)
-        if znode is not None and znode.data is not None
-    }
+    """The registrations of the brokers, and the states of these partitions; a closed registration is left out.
+
+    Raises: NoNodeError, ZooKeeperError.
+    """
+    brokers = [BrokerIdPath(number).path for number in broker_ids(store.get_children(BrokerIdsPath().path))]
+    paths = [*brokers, *(PartitionStatePath(*tp).path for tp in partitions)]
+    found: dict[str, bytes] = {}
+    for number, (path, znode) in enumerate(zip(paths, read_each(store, paths), strict=True)):
+        if isinstance(znode, NotPermittedError):
+            if number >= len(brokers):
+                raise znode
+        elif znode is not None and znode.data is not None:
+            found[path] = znode.data
+    return found
 
 
 def by_task(znodes: Znodes, tasks: Iterable[Collection[TopicPartition]]) -> Iterator[dict[str, bytes]]:

@@ -32,7 +32,7 @@ class Stand:
 
     committed: those the group has. outlived: partitions whose offset is that of an earlier topic of this name.
     reset_to: EARLIEST or LATEST, for partitions without an offset.
-    at_time: an offset each.
+    at_time: an offset each, EARLIEST or LATEST without a message of the time.
     """
 
     committed: Offsets = field(default_factory=dict)

@@ -199,7 +199,9 @@ class _Reading:
         if has_faults(messages):
             ended = _ends_of_log(messages)
             messages, faults = take_faults(messages)
-            self._judge(messages, [fault for fault in faults if fault not in ended], ended)
+            self._judge([fault for fault in faults if fault not in ended])
+            # behind all messages that are there; librdkafka says it once, perhaps along with the last of them
+            self.position = max([self.position, *(fault.offset for fault in ended)])
         return self._take(messages) if messages else []
 
     def _take(self, messages: list[RdMessage]) -> list[RdMessage]:
@@ -219,7 +221,7 @@ class _Reading:
                 self._complaint = "no broker can be reached"
             raise self._stuck(f"{self._complaint} for {self._timeout_s:g} s")
 
-    def _judge(self, messages: Sequence[RdMessage], faults: Sequence[Fault], ended: Sequence[Fault]) -> None:
+    def _judge(self, faults: Sequence[Fault]) -> None:
         for fault in faults:
             if fault.kind is FaultKind.POSITION:
                 self.is_outside = True
@@ -228,9 +230,6 @@ class _Reading:
                 raise self._stuck(f"{where}{fault.reason}")
             if fault.kind is FaultKind.PASSING:
                 self._complaint = f"{fault.reason}, and nothing came"
-        # behind all messages that are there
-        if ended and not messages:
-            self.position = max(self.position, *(fault.offset for fault in ended))
 
     def _stuck(self, reason: str) -> RangeReadError:
         return RangeReadError(self._range.partition, self.position, self._range.end, reason)

@@ -160,6 +160,10 @@ class FakeFetchers:
     def latest(self, partitions):
         return {tp: self.kafka.ends[tp] for tp in partitions}
 
+    def at_time(self, partition, time_ms):
+        """The ends; no other time is known: every message is as old as the broker wants."""
+        return {EARLIEST: 0, LATEST: self.kafka.ends[partition]}.get(time_ms)
+
     def before(self, partition, time_ms, most):
         """Segments of three messages."""
         end = self.kafka.ends[partition]

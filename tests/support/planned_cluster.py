@@ -71,6 +71,11 @@ class Scene:
         self.operator.create(f"/brokers/topics/{name}", json.dumps(document).encode())
         self.brokers.logs.update({TopicPartition(name, n): log for n, log in enumerate(logs)})
 
+    def register_broker(self, version):
+        document = {"version": version, "host": "h", "port": 9092, "jmx_port": -1, "timestamp": "1"}
+        document["endpoints"] = ["PLAINTEXT://h:9092"]
+        self.operator.create("/brokers/ids/0", json.dumps(document).encode())
+
     def delete(self, name):
         self.operator.delete(f"/brokers/topics/{name}")
         for tp in [tp for tp in self.brokers.logs if tp.topic == name]:

@@ -12,6 +12,7 @@ import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from typing import TypeAlias
 
 from legacy_consumer.config.broker_hosts import BrokerHosts
 from legacy_consumer.errors import BrokersUnavailableError, KafkaError, MissingListenerError
@@ -25,13 +26,17 @@ from legacy_consumer.fetching.columnar.protocol.metadata import (
 )
 from legacy_consumer.fetching.left_out import warn_of_left_out
 from legacy_consumer.fetching.topic_names import NO_SUCH_NAME, has_a_possible_name
+from zk_layout.closed_znodes import read_each
 from zk_layout.codecs import decode_broker, decode_partition_state
-from zk_layout.errors import MalformedZnodeError, NoNodeError, ZooKeeperError
+from zk_layout.errors import MalformedZnodeError, NoNodeError, NotPermittedError, ZooKeeperError
 from zk_layout.model import Broker, TopicPartition
 from zk_layout.paths import BrokerIdPath, BrokerIdsPath, PartitionStatePath, broker_ids
 from zk_layout.store import ZkStore, Znode
 
 logger = logging.getLogger(__name__)
+
+Read: TypeAlias = "Znode | NotPermittedError | None"
+"""A znode, why it may not be read, or None if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +48,7 @@ class Leaders:
 
 
 def match_leaders(
-    states: Mapping[TopicPartition, Znode | None], brokers: Mapping[int, Broker], security_protocol: str
+    states: Mapping[TopicPartition, Read], brokers: Mapping[int, Broker], security_protocol: str
 ) -> Leaders:
     """Put partition states and registrations together.
 
@@ -62,8 +67,8 @@ def match_leaders(
             missing[tp] = "ZooKeeper knows no leader of it yet, if there is such a partition at all"
             continue
         try:
-            leader = decode_partition_state(PartitionStatePath(*tp).path, znode.data).leader
-        except MalformedZnodeError as error:
+            leader = decode_partition_state(PartitionStatePath(*tp).path, _data(znode)).leader
+        except (MalformedZnodeError, NotPermittedError) as error:
             missing[tp] = str(error)
             continue
         if leader in listeners:
@@ -75,6 +80,13 @@ def match_leaders(
         else:
             missing[tp] = f"its leader, broker {leader}, is not registered"
     return Leaders(addresses, missing)
+
+
+def _data(znode: Znode | NotPermittedError) -> bytes | None:
+    """Raises: the error, if it is one."""
+    if isinstance(znode, NotPermittedError):
+        raise znode
+    return znode.data
 
 
 def addresses_of(brokers: Collection[Broker], security_protocol: str) -> dict[int, BrokerAddress]:
@@ -116,7 +128,7 @@ class LeaderReader:
     def brokers(self) -> dict[int, BrokerAddress]:
         """Every broker that has a listener of ours. Raises: as read."""
         ids = self._broker_ids()
-        self._match({}, ids, self._store.get_data_many([BrokerIdPath(broker_id).path for broker_id in ids]))
+        self._match({}, ids, read_each(self._store, [BrokerIdPath(broker_id).path for broker_id in ids]))
         self._ids = tuple(ids)
         return dict(self._brokers)
 
@@ -155,7 +167,7 @@ class LeaderReader:
             return match_leaders({}, {}, self._protocol)
         paths = [BrokerIdPath(broker_id).path for broker_id in ids]
         paths += [PartitionStatePath(*tp).path for tp in partitions]
-        znodes = self._store.get_data_many(paths)
+        znodes = read_each(self._store, paths)
         return self._match(dict(zip(partitions, znodes[len(ids) :], strict=True)), ids, znodes[: len(ids)])
 
     def _broker_ids(self) -> list[int]:
@@ -164,17 +176,15 @@ class LeaderReader:
         except NoNodeError:
             return []
 
-    def _match(
-        self, states: Mapping[TopicPartition, Znode | None], ids: Sequence[int], znodes: list[Znode | None]
-    ) -> Leaders:
+    def _match(self, states: Mapping[TopicPartition, Read], ids: Sequence[int], znodes: Sequence[Read]) -> Leaders:
         brokers: dict[int, Broker] = {}
         left_out: dict[int, str] = {}
         for broker_id, znode in zip(ids, znodes, strict=True):
             if znode is None:
                 continue  # it went away meanwhile
             try:
-                [brokers[broker_id]] = self._hosts.keep([decode_broker(BrokerIdPath(broker_id).path, znode.data)])
-            except MalformedZnodeError as error:
+                [brokers[broker_id]] = self._hosts.keep([decode_broker(BrokerIdPath(broker_id).path, _data(znode))])
+            except (MalformedZnodeError, NotPermittedError) as error:
                 left_out[broker_id] = str(error)
         # they are looked at again every second while a leader is missing
         known, self._left_out = self._left_out, left_out

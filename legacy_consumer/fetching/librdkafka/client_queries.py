@@ -16,7 +16,7 @@ from confluent_kafka import IsolationLevel, KafkaException
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
 from legacy_consumer.errors import BrokerRefusedError, BrokersUnavailableError, FetchError, KafkaError
-from legacy_consumer.fetching.cluster_metadata import ClusterMetadata, PartitionMetadata
+from legacy_consumer.fetching.cluster_metadata import ClusterMetadata, PartitionMetadata, refusal
 from legacy_consumer.fetching.fetcher import EARLIEST, LATEST
 from legacy_consumer.fetching.librdkafka.client import Client, Settings, open_handle
 from legacy_consumer.fetching.librdkafka.client_faults import FaultKind, kind_of
@@ -118,9 +118,12 @@ class QueryHandle(Client):
             for number, known in of.partitions.items()
         }
         brokers = {broker.id: (str(broker.host), int(broker.port)) for broker in told.brokers.values()}
-        return ClusterMetadata(
-            brokers, partitions, {topic: of.error.str() for topic, of in told.topics.items() if of.error is not None}
-        )
+        refused = {
+            topic: refusal(topic, of.error.str(), passes=kind_of(of.error) is not FaultKind.LASTING)
+            for topic, of in told.topics.items()
+            if of.error is not None
+        }
+        return ClusterMetadata(brokers, partitions, refused)
 
     def try_access(self, timeout_s: float) -> None:
         """Wait until a broker accepts this client, all refuse it, or time is over. Raises: BrokerRefusedError."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from legacy_consumer.fetching.fetcher import LogOffsets
+from legacy_consumer.fetching.fetcher import EARLIEST, LATEST, LogOffsets
 from legacy_consumer.fetching.librdkafka import LibrdkafkaLogOffsets
 from zk_layout.model import Broker, TopicPartition
 
@@ -22,7 +22,8 @@ class BrokerLogTimes:
 
     def __init__(self, logs: LibrdkafkaLogOffsets, brokers: Sequence[Broker]) -> None:
         self._logs = logs
-        self._nothing_is_earliest = any(broker.version <= _LAST_BY_SEGMENT for broker in brokers)
+        self.nothing = EARLIEST if any(broker.version <= _LAST_BY_SEGMENT for broker in brokers) else LATEST
+        """What it means if the brokers say nothing for a time."""
         self._offsets: LogOffsets = logs
 
     def earliest(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
@@ -38,6 +39,6 @@ class BrokerLogTimes:
 
         Raises: FetchError where messages have no timestamps; BrokersUnavailableError.
         """
-        nothing = self.earliest(list(times)) if self._nothing_is_earliest else self.latest(list(times))
+        nothing = self.earliest(list(times)) if self.nothing == EARLIEST else self.latest(list(times))
         found = self._logs.at_times({tp: time_ms for tp, time_ms in times.items() if tp in nothing})
         return {tp: nothing[tp] if offset is None else offset for tp, offset in found.items()}

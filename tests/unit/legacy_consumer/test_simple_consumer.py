@@ -15,12 +15,13 @@ from legacy_consumer import (
     SimpleConsumer,
     TopicPartition,
 )
-from legacy_consumer.errors import NoSuchPartitionError, NoSuchTopicError
+from legacy_consumer.errors import FetchError, NoSuchPartitionError, NoSuchTopicError
 from legacy_consumer.fetching.fetcher import EARLIEST, LATEST
 from legacy_consumer.fetching.librdkafka.fetcher import LibrdkafkaFetcher
 from tests.support.at_line import AtLine, interrupt
 from tests.support.fake_kafka import FakeFetcher, FakeFetchers, FakeKafka
-from zk_layout.errors import LegacyConsumerError
+from tests.support.memory_cluster import GuardedStore
+from zk_layout.errors import LegacyConsumerError, MalformedZnodeError, NotPermittedError
 from zk_layout.memory_store import MemoryStore, MemoryZooKeeper
 
 TP = TopicPartition("t", 0)
@@ -30,10 +31,18 @@ BROKER = b'{"version":%d,"host":"h","port":9092,"jmx_port":-1,"timestamp":"1","e
 
 
 class LogOffsets(FakeFetchers):
-    """Knows no time: every message is as old as the broker wants."""
+    """refusals: {partition: the error of every question about it}."""
+
+    def __init__(self, kafka):
+        super().__init__(kafka)
+        self.refusals = {}
+        self.questions = 0
 
     def at_time(self, partition, time_ms):
-        return None
+        self.questions += 1
+        if partition in self.refusals:
+            raise self.refusals[partition]
+        return super().at_time(partition, time_ms)
 
 
 class World:
@@ -51,18 +60,28 @@ class World:
         self.kafka.produce(OTHER, 5)
         self.fetcher = FakeFetcher(self.kafka)
         self.assigned = []
+        self.forbidden = []
         self.fetcher.assign, assign = self.note_assignment, self.fetcher.assign
         self._assign = assign
+        self.log_offsets = LogOffsets(self.kafka)
         self.consumer = SimpleConsumer(
             ClusterConfig.load(zookeeper_connect="z:2181"),
-            store=MemoryStore(self.zookeeper),
+            store=GuardedStore(self.zookeeper, self.forbidden),
             fetcher=self.fetcher,
-            log_offsets=LogOffsets(self.kafka),
+            log_offsets=self.log_offsets,
         )
 
     def note_assignment(self, positions):
         self.assigned.append(dict(positions))
         self._assign(positions)
+
+    def spoil(self, path, kind):
+        """Reads of this znode end in this kind of error."""
+        if kind is NotPermittedError:
+            self.forbidden.append(path)
+        else:
+            self.admin.ensure_path(path)
+            self.admin.set_data(path, b"no JSON")
 
     def fetch(self, tp, offset, max_messages=1000, timeout=0.0):
         return [message.offset() for message in self.consumer.fetch(tp, offset, max_messages, timeout)]
@@ -158,6 +177,21 @@ def test_several_offsets_are_told_newest_first(world):
     assert world.consumer.offsets_before(TP, LATEST) == [10]
 
 
+def test_a_broker_that_refuses_to_tell_where_a_log_ends_is_not_asked_again(world):
+    world.log_offsets.refusals[TP] = FetchError(TP, "TOPIC_AUTHORIZATION_FAILED")
+    for time_ms in (EARLIEST, LATEST, 1_500_000_000_000):
+        with pytest.raises(FetchError, match="t/0: TOPIC_AUTHORIZATION_FAILED"):
+            world.consumer.offsets_before(TP, time_ms)
+    answers = world.consumer.fetch_many({TP: -1, OTHER: 3}, timeout=0)
+    assert of(answers) == {TP: FetchError, OTHER: [3, 4]}
+
+
+def test_a_fetch_from_outside_the_log_asks_for_the_log_once_however_long_no_leader_answers(world):
+    world.log_offsets.refusals[TP] = BrokersUnavailableError("no leader")
+    assert of(world.consumer.fetch_many({TP: -1, OTHER: 3}, timeout=0)) == {TP: BrokersUnavailableError, OTHER: [3, 4]}
+    assert world.log_offsets.questions == 1
+
+
 # Many partitions at once
 
 
@@ -238,6 +272,38 @@ def test_a_topic_that_is_deleted_meanwhile_is_an_error_of_its_parts(world):
     assert of(world.consumer.fetch_many({TP: 10}, timeout=3600)) == {TP: NoSuchTopicError}
 
 
+@pytest.mark.parametrize("kind", [MalformedZnodeError, NotPermittedError])
+def test_a_topic_that_cannot_be_read_is_an_error_of_its_parts_and_the_others_have_their_messages(world, kind):
+    bad = TopicPartition("bad", 0)
+    world.spoil("/brokers/topics/bad", kind)
+    assert of(world.consumer.fetch_many({bad: 0, TP: 8}, timeout=0)) == {bad: kind, TP: [8, 9]}
+    with pytest.raises(kind):
+        world.consumer.partitions("bad")
+
+
+@pytest.mark.parametrize("kind", [MalformedZnodeError, NotPermittedError])
+def test_a_state_that_cannot_be_read_is_an_error_of_its_part_alone(world, kind):
+    world.spoil("/brokers/topics/t/partitions/1/state", kind)
+    assert of(world.consumer.fetch_many({TP: 10, OTHER: 5}, timeout=1.1)) == {TP: [], OTHER: kind}
+    with pytest.raises(kind):
+        world.consumer.partitions("t")
+
+
+def test_a_topic_that_becomes_unreadable_meanwhile_is_an_error_of_its_parts(world):
+    world.fetch(TP, 10)
+    world.spoil("/brokers/topics/t", MalformedZnodeError)
+    assert of(world.consumer.fetch_many({TP: 10}, timeout=3600)) == {TP: MalformedZnodeError}
+
+
+def test_an_error_of_a_part_that_is_no_longer_fetched_is_none_of_the_next_fetch(world):
+    def fail():
+        world.fetcher.before_poll_begins = lambda: None
+        raise FetchError(OTHER, "of the fetch before")
+
+    world.fetcher.before_poll_begins = fail
+    assert world.fetch(TP, 8) == [8, 9]
+
+
 def test_living_brokers_and_the_followers_of_a_partition_are_told(world):
     world.admin.create("/brokers/ids/1", BROKER % 2)
     assert [broker.broker_id for broker in world.consumer.brokers()] == [0, 1]
@@ -301,6 +367,26 @@ def test_of_two_threads_each_is_given_what_it_asked_for(world):
     second.join(60)
     assert [(m.partition(), m.offset()) for m in first] == [(0, n) for n in range(3, 10)]
     assert [(m.partition(), m.offset()) for m in fetched] == [(1, n) for n in range(2, 5)]
+
+
+def test_questions_are_answered_while_another_thread_waits_for_messages(world):
+    answers = {}
+
+    def ask():
+        answers["brokers"] = [broker.broker_id for broker in world.consumer.brokers()]
+        answers["partitions"] = [*world.consumer.partitions("t")]
+        answers["offsets"] = world.consumer.offsets_before(TP, LATEST)
+
+    def ask_beside():
+        world.fetcher.before_poll_begins = lambda: None
+        asking = threading.Thread(target=ask)
+        asking.start()
+        asking.join(10)
+        answers["is_over"] = not asking.is_alive()
+
+    world.fetcher.before_poll_begins = ask_beside
+    assert world.fetch(TP, 9) == [9]
+    assert answers == {"brokers": [0], "partitions": [TP, OTHER], "offsets": [10], "is_over": True}
 
 
 def test_a_fetch_interrupted_at_any_line_and_made_again_leaves_no_message_out():

@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from spark_source.errors import UndecidedError
+from spark_source.errors import NoMessageAtTimeError, UndecidedError
 from spark_source.messages.batch import find_bounds
 from spark_source.messages.batch_offsets import BatchOffsets
 from spark_source.messages.options import parse_message_options
@@ -69,6 +69,30 @@ def test_a_task_does_not_wait_for_the_reads_of_another_one(scene):
 
 def test_a_query_that_ends_before_the_end_of_the_log_does_not_wait_for_it(scene):
     assert read(scene, {A: 20_500}, endingOffsets='{"t":{"0":300}}') == ([(0, 300)], [], 0.0)
+
+
+def test_a_time_behind_all_messages_is_refused_where_a_message_must_be(scene):
+    options = {"startingOffsets": "600", "startingOffsetsByTimestampStrategy": "error"}
+    scene.register_broker(version=4)
+    with pytest.raises(NoMessageAtTimeError, match="t/0"):
+        read(scene, **options)
+    assert read(scene, **{**options, "startingOffsets": "400"})[0] == [(3, 20_000)]
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"), [({"startingOffsets": "600"}, []), ({"endingOffsets": "600"}, [(0, 20_001)])]
+)
+def test_a_time_behind_all_messages_of_a_log_that_grows_is_the_end_that_was_seen(scene, options, expected):
+    scene.register_broker(version=4)
+    latest = scene.brokers.latest
+
+    def grow_and_tell(partitions):
+        begin, end = scene.brokers.logs[A]
+        scene.brokers.logs[A] = (begin, end + 1)
+        return latest(partitions)
+
+    scene.brokers.latest = grow_and_tell
+    assert read(scene, **options) == (expected, [], 0.0)
 
 
 COMMITTED = {"isolation.level": "read_committed", "group.id": "g"}

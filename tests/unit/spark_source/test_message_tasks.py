@@ -3,16 +3,20 @@
 import json
 
 import pytest
+from confluent_kafka import KafkaError, Message
 
 from spark_source.messages import message_arrays
 from spark_source.messages.batch import plan_tasks
 from spark_source.messages.columns import request_message_columns
 from spark_source.messages.message_arrays import MessageArrays
 from spark_source.messages.options import parse_message_options
-from spark_source.messages.planned_znodes import PlannedStore
+from spark_source.messages.planned_znodes import PlannedStore, read_znodes
 from spark_source.messages.ranges import OffsetRange
+from spark_source.messages.reader import _Reading
+from tests.support.memory_cluster import GuardedStore
 from zk_layout.codecs import decode_topic
-from zk_layout.errors import ConnectionLostError
+from zk_layout.errors import ConnectionLostError, NotPermittedError
+from zk_layout.memory_store import MemoryZooKeeper
 from zk_layout.model import TopicPartition
 from zk_layout.paths import BrokerIdPath, PartitionStatePath, TopicPath
 
@@ -55,6 +59,21 @@ def test_a_task_knows_the_topics_of_its_plan_and_asks_for_no_other():
         store.get_data_many([TopicPath("u").path])
 
 
+def test_a_broker_whose_registration_an_acl_closes_is_left_out_of_a_plan_and_a_closed_partition_is_an_error():
+    server, state, closed = MemoryZooKeeper(), PartitionStatePath(*A).path, []
+    store = GuardedStore(server, closed)
+    store.start()
+    paths = [BrokerIdPath(0).path, BrokerIdPath(1).path, state]
+    for path in paths:
+        store.create(path, b"{}", make_parents=True)
+    assert list(read_znodes(store, [A])) == paths
+    closed.append(paths[1])
+    assert list(read_znodes(store, [A])) == [paths[0], state]
+    closed.append(state)
+    with pytest.raises(NotPermittedError, match=state):
+        read_znodes(store, [A])
+
+
 class Sized:
     """A message with these parts, as far as their sizes are asked for."""
 
@@ -89,3 +108,23 @@ def test_messages_that_are_too_many_bytes_for_one_batch_become_several(monkeypat
     small, two = [Sized()] * 20, [Sized(**large)] * 2
     assert [list(portion) for portion in arrays.portions(small)] == [small]
     assert [list(portion) for portion in arrays.portions(two)] == [two[:1], two[1:]]
+
+
+class Queue:
+    """A handle of librdkafka whose queue holds these messages when it is asked."""
+
+    def __init__(self, *messages):
+        self._messages = list(messages)
+
+    def consume(self, max_messages, timeout_s):
+        taken, self._messages = self._messages[:max_messages], self._messages[max_messages:]
+        return taken
+
+
+def test_an_end_of_the_log_that_comes_along_with_messages_ends_a_range_that_has_none_at_its_end():
+    # librdkafka says it once; offset 3 is the end of a transaction
+    messages = [Message(topic="t", partition=0, offset=n, value=b"x") for n in range(3)]
+    end = Message(topic="t", partition=0, offset=4, error=KafkaError(KafkaError._PARTITION_EOF))
+    reading = _Reading(Queue(*messages, end), OffsetRange(A, 0, 4), 60.0)
+    assert [message.offset() for message in reading.next_messages()] == [0, 1, 2]
+    assert reading.is_done

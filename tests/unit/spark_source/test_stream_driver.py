@@ -11,8 +11,9 @@ from spark_source.messages.ranges import OffsetRange
 from spark_source.messages.reader import read_what_is_left
 from spark_source.messages.stream_driver import LOWER_END_S, StreamDriver
 from spark_source.messages.stream_offsets import NOT_BEGUN, StreamOffsets
+from tests.support.memory_cluster import GuardedStore
 from tests.support.planned_cluster import Brokers, Reachable, Scene
-from zk_layout.errors import ConnectionLostError
+from zk_layout.errors import ConnectionLostError, MalformedZnodeError, NotPermittedError
 from zk_layout.memory_store import MemoryStore
 from zk_layout.model import TopicPartition
 
@@ -331,6 +332,37 @@ def test_a_topic_of_a_name_that_no_broker_takes_ends_no_stream_that_chooses_by_a
     begin = driver.advance(NOT_BEGUN, None)
     scene.operator.create(f"/brokers/topics/{'x' * 600}", b'{"version":1,"partitions":{"0":[0]}}')
     assert driver.advance(begin, None).offsets == begin.offsets == {A: 10}
+
+
+def test_a_topic_that_becomes_unreadable_ends_a_stream_with_that_reason_and_not_with_another_checkpoint(scene):
+    scene.topic("t", (0, 5))
+    scene.topic("u", (0, 7))
+    driver = scene.driver(topics=None, whitelist=".*")
+    end = driver.advance(NOT_BEGUN, None)
+    sound = scene.operator.get_data("/brokers/topics/u").data
+    scene.operator.set_data("/brokers/topics/u", b"no JSON")
+    with pytest.raises(MalformedZnodeError, match="/brokers/topics/u"):
+        driver.advance(end, None)
+    scene.operator.set_data("/brokers/topics/u", sound)
+    assert driver.advance(end, None) == end
+
+
+@pytest.mark.parametrize("kind", [MalformedZnodeError, NotPermittedError])
+def test_a_topic_that_cannot_be_read_is_left_out_by_a_filter_and_an_error_by_name(scene, kind):
+    scene.topic("t", (0, 5))
+    scene.topic("u", (0, 7))
+    forbidden = ["/brokers/topics/u"] if kind is NotPermittedError else []
+    if kind is MalformedZnodeError:
+        scene.operator.set_data("/brokers/topics/u", b"no JSON")
+    for chosen in ({"whitelist": ".*"}, {"topics": "t,u"}):
+        options = parse_message_options({"zookeeper.connect": "m:1", **chosen})
+        cluster = scene.cluster(options, GuardedStore(scene.server, forbidden))
+        cluster.open()
+        if "whitelist" in chosen:
+            assert cluster.partitions() == [A]
+        else:
+            with pytest.raises(kind, match="/brokers/topics/u"):
+                cluster.partitions()
 
 
 def test_a_topic_that_a_filter_chooses_later_is_read_from_its_begin(scene):

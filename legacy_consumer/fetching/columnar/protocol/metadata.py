@@ -14,7 +14,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from legacy_consumer.fetching.cluster_metadata import ClusterMetadata, PartitionMetadata
+from legacy_consumer.errors import KafkaError
+from legacy_consumer.fetching.cluster_metadata import ClusterMetadata, PartitionMetadata, refusal
 from legacy_consumer.fetching.columnar.protocol import error_codes
 from legacy_consumer.fetching.columnar.protocol.primitives import Reader, Writer
 from zk_layout.model import TopicPartition
@@ -52,11 +53,12 @@ def decode_metadata(version: int, frame: memoryview | bytes) -> ClusterMetadata:
     if version >= 1:
         reader.int32()
     partitions: dict[TopicPartition, PartitionMetadata] = {}
-    refused: dict[str, str] = {}
+    refused: dict[str, KafkaError] = {}
     for _ in range(reader.count(8)):
         code, topic = reader.int16(), reader.string()
         if code not in (error_codes.NONE, _UNKNOWN_TOPIC):
-            refused[topic] = error_codes.error_name(code)
+            passes = error_codes.remedy(code) is not error_codes.Remedy.TELL_USER
+            refused[topic] = refusal(topic, error_codes.error_name(code), passes=passes)
         if version >= 1:
             reader.boolean()
         for _ in range(reader.count(18)):

@@ -14,7 +14,7 @@ from legacy_consumer import (
     TopicPartition,
 )
 from legacy_consumer.config.broker_hosts import BrokerHosts
-from legacy_consumer.errors import NoSuchTopicError
+from legacy_consumer.errors import FetchError, NoSuchTopicError
 from legacy_consumer.fetching.bootstrap import BrokerStore, parse_servers
 from legacy_consumer.fetching.brokers import read_brokers
 from legacy_consumer.fetching.cluster_metadata import ClusterMetadata, PartitionMetadata
@@ -22,6 +22,8 @@ from tests.support.fake_kafka import FakeFetcher, FakeFetchers, FakeKafka
 from tests.support.waiting import eventually
 from zk_layout.codecs import decode_partition_state, decode_topic
 from zk_layout.errors import NoNodeError
+from zk_layout.memory_store import MemoryStore
+from zk_layout.paths import TopicPath
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 A, B, C = ("a", 9092), ("b", 9092), ("c", 9092)
@@ -129,10 +131,35 @@ def test_a_topic_that_is_not_there_or_not_there_any_more_has_no_znodes(cluster, 
     assert topic(store) == {0: (0,)}
 
 
-def test_a_topic_that_the_broker_does_not_tell_of_is_no_missing_topic(cluster):
-    cluster.refused["secret"] = "TOPIC_AUTHORIZATION_FAILED"
-    with pytest.raises(BrokersUnavailableError, match="secret: the broker says TOPIC_AUTHORIZATION_FAILED"):
-        topic(store_of(cluster), "secret")
+def test_a_topic_that_the_broker_does_not_tell_of_is_no_missing_topic(cluster, clock):
+    store = store_of(cluster)
+    assert topic(store)
+    told, cluster.partitions = cluster.partitions, {}
+    cluster.refused["t"] = FetchError(None, "t: no")
+    clock.s += 1.1
+    for _ in range(2):
+        with pytest.raises(FetchError, match="t: no"):
+            topic(store)
+    assert state(store, T0) is None
+    assert cluster.asked[2:] == [(A, {"t"})]
+    cluster.partitions, cluster.refused = told, {}
+    clock.s += 1.1
+    assert topic(store)
+
+
+def test_a_topic_that_the_broker_does_not_tell_of_hides_no_other(cluster):
+    cluster.refused["secret"] = FetchError(None, "secret: no")
+    paths = [TopicPath("secret").path, TopicPath("t").path]
+    refused, found = store_of(cluster).get_data_many(paths)
+    assert refused is None
+    assert decode_topic(paths[1], found.data).partitions
+
+
+def test_another_thread_finds_no_znode_without_its_data(cluster):
+    store, path, found = store_of(cluster), TopicPath("t").path, []
+    store.exists(path, lambda _: found.append(MemoryStore.get_data(store, path).data))
+    assert topic(store)
+    assert decode_topic(path, found[0]).partitions
 
 
 def test_any_broker_will_do_those_of_the_user_and_those_that_brokers_name(cluster, clock):
@@ -212,6 +239,36 @@ def test_a_simple_consumer_works_on_it_as_on_zookeeper(cluster):
         with pytest.raises(NoSuchTopicError):
             consumer.fetch(TopicPartition("u", 0), 0)
     assert cluster.is_hung_up
+
+
+@pytest.mark.parametrize(
+    "refusal", [FetchError(None, "u: TOPIC_AUTHORIZATION_FAILED"), BrokersUnavailableError("u: LEADER_NOT_AVAILABLE")]
+)
+def test_topics_that_the_brokers_refuse_are_errors_of_their_own_parts(cluster, refusal):
+    cluster.refused["u"] = refusal
+    kafka = FakeKafka()
+    kafka.produce(T0, 3)
+    store = BrokerStore((A,), cluster, "PLAINTEXT", BrokerHosts(None))
+    fetchers = {"fetcher": FakeFetcher(kafka), "log_offsets": FakeFetchers(kafka)}
+    with SimpleConsumer(bootstrap_servers="a:9092", store=store, **fetchers) as consumer:
+        answers = consumer.fetch_many({TopicPartition("u", 0): 0, T0: 1})
+        assert [message.offset() for message in answers[T0]] == [1, 2]
+        assert answers[TopicPartition("u", 0)] is refusal
+        with pytest.raises(type(refusal)):
+            consumer.partitions("u")
+
+
+def test_no_broker_that_answers_is_an_error_of_all_parts(cluster, clock):
+    kafka = FakeKafka()
+    store = BrokerStore((A,), cluster, "PLAINTEXT", BrokerHosts(None))
+    fetchers = {"fetcher": FakeFetcher(kafka), "log_offsets": FakeFetchers(kafka)}
+    with SimpleConsumer(bootstrap_servers="a:9092", store=store, **fetchers) as consumer:
+        assert consumer.brokers()
+        cluster.down = {A: BrokersUnavailableError("a is down"), B: BrokersUnavailableError("b is down")}
+        clock.s += 1.1
+        with pytest.raises(BrokersUnavailableError, match="no broker tells of its cluster"):
+            consumer.fetch_many({TopicPartition("u", 0): 0, T0: 1})
+    assert [server for server, _ in cluster.asked] == [A, A, B]
 
 
 @pytest.mark.parametrize(

@@ -129,6 +129,15 @@ def test_a_partition_that_is_refused_is_told_of_and_the_others_are_found(finder_
         found_by(finder)
 
 
+def test_a_refused_partition_is_told_of_though_another_one_has_no_leader(finder_of, monkeypatch):
+    monkeypatch.setattr("legacy_consumer.fetching.positions._REASON_S", 0.0)
+    refused = {HERE: BrokersUnavailableError("t/0: no leader"), THERE: FetchError(THERE, "no")}
+    finder = finder_of(Logs(refused=refused))
+    finder.search([Search(HERE, 1, EARLIEST), Search(THERE, 2, EARLIEST)])
+    with pytest.raises(FetchError, match="t/1: no"):
+        found_by(finder)
+
+
 def test_a_partition_without_a_leader_yet_is_found_once_it_has_one(finder_of):
     logs = Logs(refused={THERE: BrokersUnavailableError("t/1: no leader")})
     finder = finder_of(logs)

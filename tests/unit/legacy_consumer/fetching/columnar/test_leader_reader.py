@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from legacy_consumer.errors import KafkaError
 from legacy_consumer.fetching.brokers import read_brokers
 from legacy_consumer.fetching.columnar.leaders import LeaderReader
+from tests.support.memory_cluster import GuardedStore
 from zk_layout.memory_store import MemoryStore, MemoryZooKeeper
 from zk_layout.model import TopicPartition
 from zk_layout.paths import BrokerIdPath, PartitionStatePath
@@ -103,6 +104,23 @@ def test_brokers_are_listed_only_if_a_leader_was_or_is_missing():
     joining = cluster.reader()
     assert joining.brokers().keys() == {1, 2}
     assert cluster.asked(joining) == {"multi_read": 1}
+
+
+def test_a_znode_that_an_acl_closes_hides_no_other_leader():
+    cluster = Cluster()
+    for broker in (1, 2):
+        cluster.register(broker, 9000 + broker)
+        cluster.lead(broker, broker)
+    cluster.lead(0, 1)
+    guarded = GuardedStore(cluster.server, [BrokerIdPath(2).path, PartitionStatePath(*TPS[1]).path])
+    guarded.start()
+    reader = LeaderReader(guarded, "PLAINTEXT", None, timeout_s=1)
+    for _ in range(2):
+        leaders = reader.read(TPS)
+        assert {tp: address.broker_id for tp, address in leaders.addresses.items()} == {TPS[0]: 1}
+        assert "an ACL forbids it" in leaders.missing[TPS[1]]
+        assert "broker 2, is not registered" in leaders.missing[TPS[2]]
+    assert reader.brokers().keys() == {1}
 
 
 def test_brokers_that_cannot_be_read_are_told_once_and_few_by_name(caplog):

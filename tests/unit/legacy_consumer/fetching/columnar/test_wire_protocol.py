@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from legacy_consumer.errors import BrokersUnavailableError, MalformedResponseError
+from legacy_consumer.errors import BrokersUnavailableError, FetchError, MalformedResponseError
 from legacy_consumer.fetching.columnar.protocol import error_codes
 from legacy_consumer.fetching.columnar.protocol.api_versions import (
     Versions,
@@ -276,6 +276,13 @@ def test_metadata_asks_for_topics_without_creating_them_and_knows_leaders():
     partitions = [(16, 5), (32, 0), (32, -1), (32, 0), (32, 0), (16, 9), (32, 1), (32, 1), (32, 1), (32, 1), (32, 0)]
     metadata = decode_metadata(4, built(*head, (32, 2), *partitions))
     assert (metadata.brokers, metadata.leaders) == ({1: ("h", 9092)}, {T1: 1})
+
+
+@pytest.mark.parametrize(("code", "kind"), [(29, FetchError), (5, BrokersUnavailableError)])
+def test_a_topic_that_the_broker_refuses_is_an_error_that_says_whether_to_ask_again(code, kind):
+    head = [(32, 0), (32, 1), (32, 1), "h", (32, 9092), (16, -1), (16, -1), (32, 1), (32, 1), (16, code), "t", (8, 0)]
+    metadata = decode_metadata(4, built(*head, (32, 0)))
+    assert (type(metadata.refused["t"]), str(metadata.refused["t"])) == (kind, f"t: the broker says {error_name(code)}")
 
 
 def test_a_port_that_cannot_be_is_refused():
