@@ -50,7 +50,7 @@ from legacy_consumer.member.hand_source import this_thread
 from legacy_consumer.member.interrupted_calls import is_inside, refuse_inside
 from legacy_consumer.member.kafka_stream import KafkaStream
 from legacy_consumer.member.listener import GenerationListener, RebalanceListener, StartListener, in_our_words
-from legacy_consumer.member.membership import Membership
+from legacy_consumer.member.membership import Membership, StreamKey
 from legacy_consumer.member.owning_process import OwningProcess
 from legacy_consumer.member.stream import GatedStream
 from legacy_consumer.offsets import (
@@ -134,6 +134,8 @@ class ConsumerConnector:
         self._closers: list[Callable[[], None]] = []
         # a signal handler may find its own thread here
         self._lock = threading.RLock()
+        self._unsubscribing = threading.Lock()
+        """Held for requests to ZooKeeper, so shutdown() never takes it."""
         self._has_begun = False
         """Whether a thread creates the streams, or has created them."""
         self._has_joined = False
@@ -176,8 +178,9 @@ class ConsumerConnector:
         """
         check_topic_counts(topic_counts)
         subscription = tuple(topic_counts.items())
-        self._join(SubscriptionPattern.STATIC, subscription, [(t, n) for t, c in subscription for n in range(c)])
-        return {topic: [self._face(topic, n) for n in range(count)] for topic, count in topic_counts.items()}
+        keys: list[StreamKey] = [(topic, n) for topic, count in subscription for n in range(count)]
+        streams = self._join(SubscriptionPattern.STATIC, subscription, keys)
+        return {topic: [streams[topic, n] for n in range(count)] for topic, count in subscription}
 
     def create_message_streams_by_filter(self, topic_filter: TopicFilter, streams: int = 1) -> list[KafkaStream]:
         """Join with this many streams for all topics that a Whitelist or Blacklist lets through, now and later.
@@ -186,8 +189,8 @@ class ConsumerConnector:
         """
         check_filter(topic_filter)
         check_count(streams, "streams")
-        self._join(topic_filter.pattern, ((topic_filter.regex, streams),), [(None, n) for n in range(streams)])
-        return [self._face(None, n) for n in range(streams)]
+        keys: list[StreamKey] = [(None, n) for n in range(streams)]
+        return list(self._join(topic_filter.pattern, ((topic_filter.regex, streams),), keys).values())
 
     def set_rebalance_listener(self, listener: RebalanceListener | GenerationListener) -> None:
         """Set the listener, with the hooks of RebalanceListener or of Java's.
@@ -196,9 +199,10 @@ class ConsumerConnector:
         """
         self._check_open()
         check_listener(listener)
-        if self._has_begun:
-            raise MessageStreamsExistError
-        self._membership.delivery.listener = in_our_words(listener)
+        with self._lock:
+            if self._has_begun:
+                raise MessageStreamsExistError
+            self._membership.delivery.listener = in_our_words(listener)
 
     # Committing.
 
@@ -447,14 +451,16 @@ class ConsumerConnector:
         membership.leave(timeout_s)
         membership.delivery.close()
         membership.close_streams(_CLOSING_PATIENCE_S)
-        with self._lock:
+        with self._unsubscribing:
             self._check_open()
             if self._membership is not membership:
                 return  # another thread has unsubscribed as well
             if membership.has_left_in_order():
-                self._membership = self._new_membership(membership.counters())
-                self._membership.delivery.listener = membership.delivery.listener
-                self._has_begun = self._has_joined = False
+                with self._lock:
+                    self._check_open()
+                    self._membership = self._new_membership(membership.counters())
+                    self._membership.delivery.listener = membership.delivery.listener
+                    self._has_begun = self._has_joined = False
                 return
         self.shutdown(timeout_s)
         raise UnsubscribeError(self.consumer_id, timeout_s)
@@ -553,25 +559,22 @@ class ConsumerConnector:
             past=past,
         )
 
-    def _face(self, topic: str | None, number: int) -> KafkaStream:
-        return KafkaStream(self._membership.streams.by_key[topic, number])
-
     def _join(
         self,
         pattern: SubscriptionPattern,
         subscription: tuple[tuple[str, int], ...],
-        streams: list[tuple[str | None, int]],
-    ) -> None:
+        streams: list[StreamKey],
+    ) -> dict[StreamKey, KafkaStream]:
         self._check_open()
         self._check_not_inside()
-        if self._config.topics_by_hand and not isinstance(self._membership.delivery.listener, StartListener):
-            what = "needs a listener whose starting_offsets says where they go on: set it before the streams"
-            raise ConfigError("offsets.by.hand", self._config.offsets_by_hand, what)
         with self._lock:
             if self._has_begun:
                 raise MessageStreamsExistError
-            self._has_begun = True
             membership = self._membership
+            if self._config.topics_by_hand and not isinstance(membership.delivery.listener, StartListener):
+                what = "needs a listener whose starting_offsets says where they go on: set it before the streams"
+                raise ConfigError("offsets.by.hand", self._config.offsets_by_hand, what)
+            self._has_begun = True
         try:
             self._warn_once()
             self._store.start()
@@ -592,7 +595,9 @@ class ConsumerConnector:
             if self._ending:
                 self.end_streams()
             membership.join(coordinator)
+            # from now on another thread may unsubscribe: the streams are those of this membership all the same
             self._has_joined = True
+            return {key: KafkaStream(stream) for key, stream in membership.streams.by_key.items()}
         except LegacyConsumerError as error:
             was_closed = self._closed
             if not membership.has_begun and error.retriable and not was_closed:
