@@ -404,7 +404,10 @@ class ConsumerConnector:
         return self._fetchers.log_offsets().latest(partitions)
 
     def at_shutdown(self, close: Callable[[], None]) -> None:
-        """Call close once after this member has left; at once if it has left already."""
+        """Call close once after this member has left; at once if it has left already.
+
+        What it raises, also Ctrl-C, keeps no other function from its call; shutdown() raises it afterwards.
+        """
         self._process.check()
         check_function(close, "close")
         with self._lock:
@@ -512,8 +515,12 @@ class ConsumerConnector:
             with self._lock:
                 membership = self._membership
             membership.leave(timeout_s)
-        finally:
-            self._closing.run(_CLOSING_PATIENCE_S)
+        except BaseException:
+            # what closing raises was logged, and must not hide a Ctrl-C
+            with contextlib.suppress(Exception):
+                self._closing.run(_CLOSING_PATIENCE_S)
+            raise
+        self._closing.run(_CLOSING_PATIENCE_S)
 
     def _leave_quietly(self, timeout_s: float) -> None:
         # what it raises was logged, and the next call tries it again
@@ -529,8 +536,11 @@ class ConsumerConnector:
     def _call_closers(self) -> None:
         with self._lock:
             self._left = True
-            closers, self._closers = self._closers, []
-        Closing(self.consumer_id, closers).run(_CLOSING_PATIENCE_S)
+        Closing(self.consumer_id, [self._call_next_closer] * len(self._closers)).run(_CLOSING_PATIENCE_S)
+
+    def _call_next_closer(self) -> None:
+        # taken out as it is called: an exception that strikes between two leaves the others to the next shutdown()
+        self._closers.pop(0)()
 
     def __enter__(self) -> Self:
         return self
@@ -605,13 +615,13 @@ class ConsumerConnector:
                 self._has_begun = False
                 raise
             self._closed = True
-            self._leave(_HASTE_S)
+            self._leave_quietly(_HASTE_S)
             if was_closed:
                 raise ConsumerClosedError from error
             raise
         except BaseException:
             self._closed = True
-            self._leave(_HASTE_S)
+            self._leave_quietly(_HASTE_S)
             raise
 
     def _warn_once(self) -> None:

@@ -52,6 +52,30 @@ class AtLine:
         self.left -= 1
 
 
+class AfterCall(AtLine):
+    """As AtLine, when the n-th call that the library makes has returned and its result is not kept yet.
+
+    CPython looks for a signal there. A line is too coarse to see it: `if not lock.acquire():` is one.
+    """
+
+    def _trace(self, frame, _event, _):
+        filename = frame.f_code.co_filename
+        if self.struck or filename == __file__ or not filename.startswith(self.library):
+            return None
+        frame.f_trace_opcodes = True
+        has_called = False
+
+        def trace(frame, event, _):
+            nonlocal has_called
+            if event == "opcode" and not self.struck:
+                if has_called:
+                    self._pass(filename, frame.f_lineno)
+                has_called = opcode.opname[frame.f_code.co_code[frame.f_lasti]].startswith("CALL")
+            return trace
+
+        return trace
+
+
 class PassedLines(AtLine):
     """Strikes nowhere, and notes which lines this thread executes."""
 
