@@ -292,8 +292,9 @@ class ConsumerConnector:
     def paused(self) -> frozenset[TopicPartition]:
         """The partitions that are paused, by name or with their stream."""
         self._process.check()
-        self._check_not_inside()
-        return frozenset().union(*(stream.paused() for stream in self._membership.streams.all()))
+        membership = self._membership
+        self._check_not_inside(membership)
+        return frozenset().union(*(stream.paused() for stream in membership.streams.all()))
 
     def position(self, tp: TopicPartition) -> int | None:
         """Return the offset of the next message to hand out; None while it is not known (EARLIEST, LATEST).
@@ -444,7 +445,7 @@ class ConsumerConnector:
         """
         timeout_s = self._time_to_leave(timeout)
         self._check_open()
-        self._check_not_inside()
+        self._check_not_inside(self._membership)
         with self._lock:
             if not self._has_begun:
                 return
@@ -576,7 +577,7 @@ class ConsumerConnector:
         streams: list[StreamKey],
     ) -> dict[StreamKey, KafkaStream]:
         self._check_open()
-        self._check_not_inside()
+        self._check_not_inside(self._membership)
         with self._lock:
             if self._has_begun:
                 raise MessageStreamsExistError
@@ -607,7 +608,8 @@ class ConsumerConnector:
             membership.join(coordinator)
             # from now on another thread may unsubscribe: the streams are those of this membership all the same
             self._has_joined = True
-            return {key: KafkaStream(stream) for key, stream in membership.streams.by_key.items()}
+            check = partial(self._check_not_inside, membership)
+            return {key: KafkaStream(stream, check) for key, stream in membership.streams.by_key.items()}
         except LegacyConsumerError as error:
             was_closed = self._closed
             if not membership.has_begun and error.retriable and not was_closed:
@@ -632,10 +634,10 @@ class ConsumerConnector:
                 logger.info("%s: %s", self.consumer_id, note)
             self._has_warned = True
 
-    def _check_not_inside(self) -> None:
+    def _check_not_inside(self, membership: Membership) -> None:
         """Refuse a call in a signal handler that interrupted a call of this connector. Raises: CallInProgressError."""
         # what wait_until() is to look at may call anything
-        refuse_inside(self, *self._membership.streams.all(), but=ConsumerConnector.wait_until.__code__)
+        refuse_inside(self, *membership.streams.all(), but=ConsumerConnector.wait_until.__code__)
 
     def _check_open(self) -> None:
         self._process.check()
@@ -651,7 +653,7 @@ class ConsumerConnector:
         self._process.check()
         if self._closed and membership.has_left:
             raise ConsumerClosedError
-        self._check_not_inside()
+        self._check_not_inside(membership)
         return membership
 
     def _check_existence(self, partitions: Collection[TopicPartition]) -> None:

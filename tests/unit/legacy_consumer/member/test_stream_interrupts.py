@@ -4,11 +4,13 @@ import contextlib
 import gc
 import itertools
 import threading
+from functools import partial
 
 import pyarrow as pa
 import pytest
 
 from legacy_consumer.errors import ConsumerTimeoutError
+from legacy_consumer.member.interrupted_calls import refuse_inside
 from legacy_consumer.member.kafka_stream import KafkaStream
 from legacy_consumer.member.stream import GatedStream
 from legacy_consumer.offsets.progress import Committed, Progress
@@ -235,7 +237,7 @@ def test_a_pause_or_resume_of_a_stream_interrupted_at_any_line_is_done_or_not_do
     for line in itertools.count():
         rig = Rig(Objects, 4)
         rig.stream._clock = clock = WaitingClock()
-        face = KafkaStream(rig.stream)
+        face = KafkaStream(rig.stream, partial(refuse_inside, rig.stream))
         loop = iter(rig.stream)
         next(loop)
         if what == "resume":
