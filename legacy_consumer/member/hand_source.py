@@ -164,7 +164,11 @@ class HandSource(Gate):
             return self._next_hand(demand)
         finally:
             if self._user is me:
-                self._left_at, self._user = self._clock.monotonic(), None
+                try:
+                    self._left_at = self._clock.monotonic()
+                finally:
+                    # an exception that strikes in the clock must not keep the stream from other threads
+                    self._user = None
 
     def _enter(self, me: threading.Thread) -> None:
         with self._lock:

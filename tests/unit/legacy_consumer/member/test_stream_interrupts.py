@@ -14,7 +14,7 @@ from legacy_consumer.member.interrupted_calls import refuse_inside
 from legacy_consumer.member.kafka_stream import KafkaStream
 from legacy_consumer.member.stream import GatedStream
 from legacy_consumer.offsets.progress import Committed, Progress
-from tests.support.at_line import AtLine, PassedLines, interrupt
+from tests.support.at_line import AfterCall, AtLine, PassedLines, interrupt
 from tests.support.column_fetcher import ColumnFetcher
 from tests.support.fake_kafka import FakeFetcher, FakeKafka
 from tests.support.group_members import FakeClock
@@ -157,6 +157,32 @@ def test_a_thread_that_ends_at_any_line_leaves_the_rest_to_its_successor():
         if not strike.struck:
             break
     assert line > 100, "the library's lines were not seen"
+    gc.collect()  # what is dropped is this test's
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("way", ["iterate", "next", "batches"])
+def test_a_thread_that_is_interrupted_and_lives_on_leaves_the_rest_to_another(way):
+    for call in itertools.count():
+        rig = Rig(Objects, 2)
+        strike = AfterCall(call, interrupt)
+        with contextlib.suppress(KeyboardInterrupt, ConsumerTimeoutError), strike:
+            getattr(rig, way)()
+        errors = []
+
+        def go_on(rig=rig, errors=errors):
+            try:
+                rig.iterate()
+            except Exception as raised:
+                errors.append(raised)
+
+        thread = threading.Thread(target=go_on)
+        thread.start()
+        thread.join()
+        assert [type(error) for error in errors] == [ConsumerTimeoutError], f"interrupted after call {call}"
+        if not strike.struck:
+            break
+    assert call > 100, "the library's calls were not seen"
     gc.collect()  # what is dropped is this test's
 
 
