@@ -48,6 +48,9 @@ class KafkaStream:
 
         A waiting call also raises when another thread asks: after asyncio.wait_for(to_thread(next, stream)) timed out,
         no code takes the message of the thread that still waits.
+
+        If an exception such as Ctrl-C strikes as the call returns, the message counts as handed out, though the caller
+        does not have it. A loop over the stream has no such moment.
         """
         return next(self._stream)
 
