@@ -136,14 +136,10 @@ class ConsumerConnector:
         self._lock = threading.RLock()
         self._unsubscribing = threading.Lock()
         """Held for requests to ZooKeeper, so shutdown() never takes it."""
-        self._has_begun = False
-        """Whether a thread creates the streams, or has created them."""
-        self._has_joined = False
-        """Whether they exist."""
         self._has_warned = False
         self._offsets = _open_offset_store(self._config, self._store, group_offsets)
         self._membership = self._new_membership(ConnectorCounters(MemberCounters()))
-        """unsubscribe() replaces it, so each call looks it up once."""
+        """unsubscribe() replaces it in one assignment, so each call looks it up once."""
         self._brokers = BrokerWatch(self._store, self.consumer_id, self._fetchers.note_brokers)
         self._closing = Closing(
             self.consumer_id,
@@ -200,7 +196,7 @@ class ConsumerConnector:
         self._check_open()
         check_listener(listener)
         with self._lock:
-            if self._has_begun:
+            if self._membership.is_taken:
                 raise MessageStreamsExistError
             self._membership.delivery.listener = in_our_words(listener)
 
@@ -447,11 +443,11 @@ class ConsumerConnector:
         self._check_open()
         self._check_not_inside(self._membership)
         with self._lock:
-            if not self._has_begun:
-                return
-            if not self._has_joined:
-                raise NotJoinedError
             membership = self._membership
+            if not membership.is_taken:
+                return
+            if not membership.has_joined:
+                raise NotJoinedError
         membership.leave(timeout_s)
         membership.delivery.close()
         membership.close_streams(_CLOSING_PATIENCE_S)
@@ -460,11 +456,11 @@ class ConsumerConnector:
             if self._membership is not membership:
                 return  # another thread has unsubscribed as well
             if membership.has_left_in_order():
+                following = self._new_membership(membership.counters())
+                following.delivery.listener = membership.delivery.listener
                 with self._lock:
                     self._check_open()
-                    self._membership = self._new_membership(membership.counters())
-                    self._membership.delivery.listener = membership.delivery.listener
-                    self._has_begun = self._has_joined = False
+                    self._membership = following
                 return
         self.shutdown(timeout_s)
         raise UnsubscribeError(self.consumer_id, timeout_s)
@@ -579,13 +575,13 @@ class ConsumerConnector:
         self._check_open()
         self._check_not_inside(self._membership)
         with self._lock:
-            if self._has_begun:
-                raise MessageStreamsExistError
             membership = self._membership
+            if membership.is_taken:
+                raise MessageStreamsExistError
             if self._config.topics_by_hand and not isinstance(membership.delivery.listener, StartListener):
                 what = "needs a listener whose starting_offsets says where they go on: set it before the streams"
                 raise ConfigError("offsets.by.hand", self._config.offsets_by_hand, what)
-            self._has_begun = True
+            membership.is_taken = True
         try:
             self._warn_once()
             self._store.start()
@@ -606,15 +602,14 @@ class ConsumerConnector:
             if self._ending:
                 self.end_streams()
             membership.join(coordinator)
-            # from now on another thread may unsubscribe: the streams are those of this membership all the same
-            self._has_joined = True
+            # another thread may have unsubscribed since: the streams are those of this membership all the same
             check = partial(self._check_not_inside, membership)
             return {key: KafkaStream(stream, check) for key, stream in membership.streams.by_key.items()}
         except LegacyConsumerError as error:
             was_closed = self._closed
             if not membership.has_begun and error.retriable and not was_closed:
                 # nothing was written: as if it had not been tried, so it can be tried again
-                self._has_begun = False
+                membership.is_taken = False
                 raise
             self._closed = True
             self._leave_quietly(_HASTE_S)

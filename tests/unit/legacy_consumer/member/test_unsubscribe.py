@@ -378,6 +378,21 @@ def test_unsubscribe_interrupted_at_any_line_may_be_called_again(cluster, line):
     connector.create_message_streams({"u": 1})
 
 
+def test_unsubscribe_interrupted_at_any_line_of_the_connector_keeps_the_listener(cluster):
+    for line in itertools.count():
+        listener = Listener()
+        connector, _ = cluster.join(listener)
+        with AtLine(line, interrupt, (connector_module.__file__,)) as strike, contextlib.suppress(KeyboardInterrupt):
+            connector.unsubscribe()
+        connector.unsubscribe()
+        connector.create_message_streams({"u": 1})
+        assert listener.told == [("start", {"t"}), ("release", {"t"}), ("start", {"u"})], f"interrupted at line {line}"
+        connector.shutdown()
+        if not strike.struck:
+            break
+    assert line > 20, "the connector's lines were not seen"
+
+
 def test_a_signal_handler_that_interrupts_a_call_of_the_connector_may_not_wait_for_it(cluster):
     connector, stream = cluster.join()
     refused = []
