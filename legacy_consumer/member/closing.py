@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Sequence
 
 logger = logging.getLogger(__name__)
+
+_SLICE_S = 0.01
+"""The interval at which a waiting thread looks whether the steps still run."""
 
 
 class Closing:
@@ -20,21 +24,29 @@ class Closing:
     def run(self, patience_s: float) -> None:
         """Run the remaining steps. Of several threads one runs them, and the others wait for it, up to patience_s.
 
-        Raises: the first error, after all steps have run. The next call retries the failed steps.
+        Raises: after all steps have run the first Ctrl-C, or other error that is no Exception; without any the first
+        error. The next call retries the failed steps.
         """
-        if not self._lock.acquire(timeout=patience_s):
-            return
-        try:
-            errors: list[Exception] = []
-            for step in list(self._left):
-                try:
-                    step()
-                except Exception as error:
-                    logger.exception("%s: did not close in order", self._name)
-                    errors.append(error)
-                else:
-                    self._left.remove(step)
-        finally:
-            self._lock.release()
+        give_up_at = time.monotonic() + patience_s
+        while self._lock.locked():
+            if time.monotonic() >= give_up_at:
+                return
+            time.sleep(_SLICE_S)
+        # not acquire(timeout), and then try: an exception that strikes between both would leave it taken for ever
+        with self._lock:
+            errors = self._run_left()
+        for error in errors:
+            logger.error("%s: did not close in order", self._name, exc_info=error)
         if errors:
-            raise errors[0]
+            raise min(errors, key=lambda error: isinstance(error, Exception))
+
+    def _run_left(self) -> list[BaseException]:
+        errors: list[BaseException] = []
+        for step in list(self._left):
+            try:
+                step()
+            except BaseException as error:  # noqa: BLE001 - it is raised after the last step
+                errors.append(error)
+            else:
+                self._left.remove(step)
+        return errors

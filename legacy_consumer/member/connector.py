@@ -50,7 +50,7 @@ from legacy_consumer.member.hand_source import this_thread
 from legacy_consumer.member.interrupted_calls import is_inside, refuse_inside
 from legacy_consumer.member.kafka_stream import KafkaStream
 from legacy_consumer.member.listener import GenerationListener, RebalanceListener, StartListener, in_our_words
-from legacy_consumer.member.membership import Membership
+from legacy_consumer.member.membership import Membership, StreamKey
 from legacy_consumer.member.owning_process import OwningProcess
 from legacy_consumer.member.stream import GatedStream
 from legacy_consumer.offsets import (
@@ -134,14 +134,12 @@ class ConsumerConnector:
         self._closers: list[Callable[[], None]] = []
         # a signal handler may find its own thread here
         self._lock = threading.RLock()
-        self._has_begun = False
-        """Whether a thread creates the streams, or has created them."""
-        self._has_joined = False
-        """Whether they exist."""
+        self._unsubscribing = threading.Lock()
+        """Held for requests to ZooKeeper, so shutdown() never takes it."""
         self._has_warned = False
         self._offsets = _open_offset_store(self._config, self._store, group_offsets)
         self._membership = self._new_membership(ConnectorCounters(MemberCounters()))
-        """unsubscribe() replaces it, so each call looks it up once."""
+        """unsubscribe() replaces it in one assignment, so each call looks it up once."""
         self._brokers = BrokerWatch(self._store, self.consumer_id, self._fetchers.note_brokers)
         self._closing = Closing(
             self.consumer_id,
@@ -176,8 +174,9 @@ class ConsumerConnector:
         """
         check_topic_counts(topic_counts)
         subscription = tuple(topic_counts.items())
-        self._join(SubscriptionPattern.STATIC, subscription, [(t, n) for t, c in subscription for n in range(c)])
-        return {topic: [self._face(topic, n) for n in range(count)] for topic, count in topic_counts.items()}
+        keys: list[StreamKey] = [(topic, n) for topic, count in subscription for n in range(count)]
+        streams = self._join(SubscriptionPattern.STATIC, subscription, keys)
+        return {topic: [streams[topic, n] for n in range(count)] for topic, count in subscription}
 
     def create_message_streams_by_filter(self, topic_filter: TopicFilter, streams: int = 1) -> list[KafkaStream]:
         """Join with this many streams for all topics that a Whitelist or Blacklist lets through, now and later.
@@ -186,8 +185,8 @@ class ConsumerConnector:
         """
         check_filter(topic_filter)
         check_count(streams, "streams")
-        self._join(topic_filter.pattern, ((topic_filter.regex, streams),), [(None, n) for n in range(streams)])
-        return [self._face(None, n) for n in range(streams)]
+        keys: list[StreamKey] = [(None, n) for n in range(streams)]
+        return list(self._join(topic_filter.pattern, ((topic_filter.regex, streams),), keys).values())
 
     def set_rebalance_listener(self, listener: RebalanceListener | GenerationListener) -> None:
         """Set the listener, with the hooks of RebalanceListener or of Java's.
@@ -196,9 +195,10 @@ class ConsumerConnector:
         """
         self._check_open()
         check_listener(listener)
-        if self._has_begun:
-            raise MessageStreamsExistError
-        self._membership.delivery.listener = in_our_words(listener)
+        with self._lock:
+            if self._membership.is_taken:
+                raise MessageStreamsExistError
+            self._membership.delivery.listener = in_our_words(listener)
 
     # Committing.
 
@@ -285,8 +285,9 @@ class ConsumerConnector:
     def paused(self) -> frozenset[TopicPartition]:
         """The partitions that are paused, by name or with their stream."""
         self._process.check()
-        self._check_not_inside()
-        return frozenset().union(*(stream.paused() for stream in self._membership.streams.all()))
+        membership = self._membership
+        self._check_not_inside(membership)
+        return frozenset().union(*(stream.paused() for stream in membership.streams.all()))
 
     def position(self, tp: TopicPartition) -> int | None:
         """Return the offset of the next message to hand out; None while it is not known (EARLIEST, LATEST).
@@ -397,7 +398,10 @@ class ConsumerConnector:
         return self._fetchers.log_offsets().latest(partitions)
 
     def at_shutdown(self, close: Callable[[], None]) -> None:
-        """Call close once after this member has left; at once if it has left already."""
+        """Call close once after this member has left; at once if it has left already.
+
+        What it raises, also Ctrl-C, keeps no other function from its call; shutdown() raises it afterwards.
+        """
         self._process.check()
         check_function(close, "close")
         with self._lock:
@@ -434,24 +438,26 @@ class ConsumerConnector:
         """
         timeout_s = self._time_to_leave(timeout)
         self._check_open()
-        self._check_not_inside()
+        self._check_not_inside(self._membership)
         with self._lock:
-            if not self._has_begun:
-                return
-            if not self._has_joined:
-                raise NotJoinedError
             membership = self._membership
+            if not membership.is_taken:
+                return
+            if not membership.has_joined:
+                raise NotJoinedError
         membership.leave(timeout_s)
         membership.delivery.close()
         membership.close_streams(_CLOSING_PATIENCE_S)
-        with self._lock:
+        with self._unsubscribing:
             self._check_open()
             if self._membership is not membership:
                 return  # another thread has unsubscribed as well
             if membership.has_left_in_order():
-                self._membership = self._new_membership(membership.counters())
-                self._membership.delivery.listener = membership.delivery.listener
-                self._has_begun = self._has_joined = False
+                following = self._new_membership(membership.counters())
+                following.delivery.listener = membership.delivery.listener
+                with self._lock:
+                    self._check_open()
+                    self._membership = following
                 return
         self.shutdown(timeout_s)
         raise UnsubscribeError(self.consumer_id, timeout_s)
@@ -503,8 +509,12 @@ class ConsumerConnector:
             with self._lock:
                 membership = self._membership
             membership.leave(timeout_s)
-        finally:
-            self._closing.run(_CLOSING_PATIENCE_S)
+        except BaseException:
+            # what closing raises was logged, and must not hide a Ctrl-C
+            with contextlib.suppress(Exception):
+                self._closing.run(_CLOSING_PATIENCE_S)
+            raise
+        self._closing.run(_CLOSING_PATIENCE_S)
 
     def _leave_quietly(self, timeout_s: float) -> None:
         # what it raises was logged, and the next call tries it again
@@ -520,8 +530,11 @@ class ConsumerConnector:
     def _call_closers(self) -> None:
         with self._lock:
             self._left = True
-            closers, self._closers = self._closers, []
-        Closing(self.consumer_id, closers).run(_CLOSING_PATIENCE_S)
+        Closing(self.consumer_id, [self._call_next_closer] * len(self._closers)).run(_CLOSING_PATIENCE_S)
+
+    def _call_next_closer(self) -> None:
+        # taken out as it is called: an exception that strikes between two leaves the others to the next shutdown()
+        self._closers.pop(0)()
 
     def __enter__(self) -> Self:
         return self
@@ -550,25 +563,22 @@ class ConsumerConnector:
             past=past,
         )
 
-    def _face(self, topic: str | None, number: int) -> KafkaStream:
-        return KafkaStream(self._membership.streams.by_key[topic, number])
-
     def _join(
         self,
         pattern: SubscriptionPattern,
         subscription: tuple[tuple[str, int], ...],
-        streams: list[tuple[str | None, int]],
-    ) -> None:
+        streams: list[StreamKey],
+    ) -> dict[StreamKey, KafkaStream]:
         self._check_open()
-        self._check_not_inside()
-        if self._config.topics_by_hand and not isinstance(self._membership.delivery.listener, StartListener):
-            what = "needs a listener whose starting_offsets says where they go on: set it before the streams"
-            raise ConfigError("offsets.by.hand", self._config.offsets_by_hand, what)
+        self._check_not_inside(self._membership)
         with self._lock:
-            if self._has_begun:
-                raise MessageStreamsExistError
-            self._has_begun = True
             membership = self._membership
+            if membership.is_taken:
+                raise MessageStreamsExistError
+            if self._config.topics_by_hand and not isinstance(membership.delivery.listener, StartListener):
+                what = "needs a listener whose starting_offsets says where they go on: set it before the streams"
+                raise ConfigError("offsets.by.hand", self._config.offsets_by_hand, what)
+            membership.is_taken = True
         try:
             self._warn_once()
             self._store.start()
@@ -589,21 +599,23 @@ class ConsumerConnector:
             if self._ending:
                 self.end_streams()
             membership.join(coordinator)
-            self._has_joined = True
+            # another thread may have unsubscribed since: the streams are those of this membership all the same
+            check = partial(self._check_not_inside, membership)
+            return {key: KafkaStream(stream, check) for key, stream in membership.streams.by_key.items()}
         except LegacyConsumerError as error:
             was_closed = self._closed
             if not membership.has_begun and error.retriable and not was_closed:
                 # nothing was written: as if it had not been tried, so it can be tried again
-                self._has_begun = False
+                membership.is_taken = False
                 raise
             self._closed = True
-            self._leave(_HASTE_S)
+            self._leave_quietly(_HASTE_S)
             if was_closed:
                 raise ConsumerClosedError from error
             raise
         except BaseException:
             self._closed = True
-            self._leave(_HASTE_S)
+            self._leave_quietly(_HASTE_S)
             raise
 
     def _warn_once(self) -> None:
@@ -614,12 +626,11 @@ class ConsumerConnector:
                 logger.info("%s: %s", self.consumer_id, note)
             self._has_warned = True
 
-    def _check_not_inside(self) -> None:
+    def _check_not_inside(self, membership: Membership) -> None:
         """Refuse a call in a handler or a finaliser that interrupted a call of this connector, or its coordinator.
 
         Raises: CallInProgressError.
         """
-        membership = self._membership
         inside = [self, *membership.streams.all()]
         if membership.has_session:
             inside += membership.delivery, membership.delivery.committer
@@ -640,7 +651,7 @@ class ConsumerConnector:
         self._process.check()
         if self._closed and membership.has_left:
             raise ConsumerClosedError
-        self._check_not_inside()
+        self._check_not_inside(membership)
         return membership
 
     def _check_existence(self, partitions: Collection[TopicPartition]) -> None:

@@ -164,7 +164,11 @@ class HandSource(Gate):
             return self._next_hand(demand)
         finally:
             if self._user is me:
-                self._left_at, self._user = self._clock.monotonic(), None
+                try:
+                    self._left_at = self._clock.monotonic()
+                finally:
+                    # an exception that strikes in the clock must not keep the stream from other threads
+                    self._user = None
 
     def _enter(self, me: threading.Thread) -> None:
         with self._lock:
@@ -230,22 +234,26 @@ class HandSource(Gate):
                 self._least = TAKEN_AT_ONCE
             messages = LazyMessages(batch) if isinstance(batch, ColumnSequence) else batch.messages()
             with self._lock:
-                ledger = self._ledger
-                self._ledger = Ledger(ledger.hand, (*ledger.waiting, Chunk(messages, batch.next_offsets, lives)))
+                if messages:
+                    ledger = self._ledger
+                    self._ledger = Ledger(ledger.hand, (*ledger.waiting, Chunk(messages, batch.next_offsets, lives)))
+                else:
+                    # a fetcher says so where it put partitions, and where it passed what holds no messages; it counts
+                    # also for a partition that was paused meanwhile: the end of its log would be looked up again
+                    self._count_consumed(batch.next_offsets, lives, placed=True)
                 self._fetch_what_began(batch.next_offsets, lives)
         self._is_poll_open = False
 
     def _fetch_what_began(self, polled: Mapping[TopicPartition, int], lives: Mapping[TopicPartition, Life]) -> None:
-        """Fetch polled partitions again from where they began, if that was after the poll noted the lives.
+        """Fetch polled partitions again that began after the poll noted the lives.
 
         The poll may have fetched them from there already. The stream cannot know, and drops what the poll brought of
         them.
         """
-        if self._live is lives:
-            return
-        began = {tp: self._live[tp].start for tp in polled if tp in self._live and not self._is_live(tp, lives)}
-        if began:
-            self._fetcher.assign(began)
+        if self._live is not lives:
+            began = {tp for tp in polled if tp in self._live and not self._is_live(tp, lives)}
+            if began:
+                self._fetch_again(began)
 
     def _go_on_after_an_exception(self) -> None:
         """Fetch again after an exception that is not the fetcher's: it is unknown which messages the poll took."""
@@ -268,7 +276,7 @@ class HandSource(Gate):
                         chunk = chunk.without(gone)
                 if chunk.messages:
                     return self._take_in_hand(chunk, behind, demand)
-                # a fetcher says so where it put partitions, and where it passed what holds no messages
+                # of what is left the fetcher passed only records without messages
                 self._count_consumed(chunk.next_offsets, chunk.lives, placed=True)
                 self._ledger = Ledger(None, tuple(behind))
             return None

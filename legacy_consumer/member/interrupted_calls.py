@@ -28,7 +28,7 @@ _MODULES = frozenset(
 
 
 def is_inside(*consumers: object, but: CodeType | None = None) -> bool:
-    """Return whether this thread is in a call of one of these, or of any if none is named, beside the one that asks.
+    """Return whether this thread is in a call of one of these, beside the one that asks.
 
     but: of a call that does not count. Takes no lock.
     """
@@ -39,7 +39,7 @@ def is_inside(*consumers: object, but: CodeType | None = None) -> bool:
     while frame is not None:
         if _is_ours(frame) and frame.f_code is not but:
             asked = frame.f_locals.get("self")
-            if not consumers or any(asked is consumer for consumer in consumers):
+            if any(asked is consumer for consumer in consumers):
                 return True
         frame = frame.f_back
     return False

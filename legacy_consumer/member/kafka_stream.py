@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from legacy_consumer.fetching.arrow_batches import COLUMNS
 from legacy_consumer.fetching.fetcher import Message
 from legacy_consumer.member.arguments import checked_position
 from legacy_consumer.member.gate import Pause
-from legacy_consumer.member.interrupted_calls import refuse_inside
 from legacy_consumer.member.stream import GatedStream
 from zk_layout.model import TopicPartition
 
@@ -22,13 +21,15 @@ class KafkaStream:
 
     One thread at a time: a second thread that asks while the first waits for messages gets a StreamInUseError. Threads
     may take turns; a request for the next message marks the previous one as done. A signal handler that interrupts a
-    call of a consumer gets a CallInProgressError.
+    call of this stream or of its connector gets a CallInProgressError.
     """
 
-    __slots__ = ("__weakref__", "_stream")
+    __slots__ = ("__weakref__", "_check_not_inside", "_stream")
 
-    def __init__(self, stream: GatedStream) -> None:
+    def __init__(self, stream: GatedStream, check_not_inside: Callable[[], None]) -> None:
+        """check_not_inside: raises CallInProgressError inside a call of this stream or of its connector."""
         self._stream = stream
+        self._check_not_inside = check_not_inside
 
     def __iter__(self) -> Iterator[Message]:
         """The messages, one by one, until the connector is shut down or unsubscribes.
@@ -47,6 +48,9 @@ class KafkaStream:
 
         A waiting call also raises when another thread asks: after asyncio.wait_for(to_thread(next, stream)) timed out,
         no code takes the message of the thread that still waits.
+
+        If an exception such as Ctrl-C strikes as the call returns, the message counts as handed out, though the caller
+        does not have it. A loop over the stream has no such moment.
         """
         return next(self._stream)
 
@@ -97,4 +101,4 @@ class KafkaStream:
 
     def _check(self) -> None:
         self._stream.check_process()
-        refuse_inside()
+        self._check_not_inside()

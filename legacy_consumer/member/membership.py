@@ -95,6 +95,10 @@ class Membership:
         self._progress = progress
         self._clock = clock
         self.consumer_id = make_consumer_id(config.group_id, config.consumer_id, clock)
+        self.is_taken = False
+        """Whether a thread creates the streams, or has created them."""
+        self.has_joined = False
+        """Whether they exist."""
         self.streams = MemberStreams()
         self._past = past
         self._coordinator: Coordinator | None = None
@@ -172,6 +176,7 @@ class Membership:
         if status.phase is Phase.DEGRADED and (mismatch := self.checks.mismatch()) is not None:
             # it could not be seen before I joined, while the group was moving
             self.checks.judge(mismatch)
+        self.has_joined = True
 
     def _first_share_is_decided(self, status: Status) -> bool:
         if status.error is not None and not status.error.retriable:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dis
 import itertools
 import linecache
 import opcode
@@ -52,6 +53,40 @@ class AtLine:
         self.left -= 1
 
 
+class AfterCall(AtLine):
+    """As AtLine, when the n-th call that the library makes has returned and its result is not kept yet.
+
+    CPython looks for a signal there. A line is too coarse to see it: `if not lock.acquire():` is one.
+    """
+
+    def __enter__(self):
+        # Python 3.12 traces instructions only if some frame asked for it before
+        sys._getframe().f_trace_opcodes = True
+        return super().__enter__()
+
+    def _trace(self, frame, _event, _):
+        filename = frame.f_code.co_filename
+        if self.struck or filename == __file__ or not filename.startswith(self.library):
+            return None
+        code = frame.f_code
+        called_at = None
+
+        def trace(frame, event, _):
+            nonlocal called_at
+            if event == "opcode" and not self.struck:
+                # the interpreter raises in the call; behind the last one of a try or a with this would be outside of it
+                if called_at is not None and _handler(code, called_at) == _handler(code, frame.f_lasti):
+                    self._pass(filename, frame.f_lineno)
+                is_call = opcode.opname[code.co_code[frame.f_lasti]].startswith("CALL")
+                called_at = frame.f_lasti if is_call else None
+            return trace
+
+        # Python 3.13 traces instructions only of a frame that is traced already
+        frame.f_trace = trace
+        frame.f_trace_opcodes = True
+        return trace
+
+
 class PassedLines(AtLine):
     """Strikes nowhere, and notes which lines this thread executes."""
 
@@ -76,6 +111,13 @@ class PassedLines(AtLine):
 def interrupt():
     """As Ctrl-C does."""
     raise KeyboardInterrupt
+
+
+def _handler(code, at):
+    """Where an exception goes on that is raised there. Up to Python 3.10 the interpreter keeps that elsewhere."""
+    if sys.version_info < (3, 11):
+        return None
+    return next((entry.target for entry in dis._parse_exception_table(code) if entry.start <= at < entry.end), None)
 
 
 _LEAVING = ("LOAD_CONST", "SWAP", "ROT_TWO", "PUSH_EXC_INFO", "WITH_EXCEPT_START")

@@ -3,15 +3,18 @@
 import contextlib
 import math
 import threading
+from itertools import count
 
 import pytest
 
-from legacy_consumer import ConsumerClosedError, ConsumerConnector, ConsumerTimeoutError, Phase
+from legacy_consumer import ConfigError, ConsumerClosedError, ConsumerConnector, ConsumerTimeoutError, Phase
+from legacy_consumer.member import closing as closing_module
 from legacy_consumer.member import connector as connector_module
 from legacy_consumer.member import membership as membership_module
 from legacy_consumer.offsets import ZooKeeperOffsetStore
 from rebalance import coordinator as coordinator_module
-from tests.support.at_line import AtLine
+from tests.support.at_line import AfterCall, AtLine
+from tests.support.at_line import interrupt as interrupt_as_ctrl_c
 from tests.support.fake_kafka import FakeFetcher, FakeFetchers, FakeKafka
 from tests.support.interrupting import interrupt
 from tests.support.waiting import eventually
@@ -176,6 +179,88 @@ def test_an_error_of_closing_does_not_hide_the_users_own(member):
     with pytest.raises(KeyError, match="mine"), member.connector:
         raise KeyError("mine")
     assert member.has_left()
+
+
+class Closers:
+    """Three functions for at_shutdown; each notes that it is called, and some raise then."""
+
+    def __init__(self, connector, errors=(None, None, None)):
+        self.called = []
+        for number, error in enumerate(errors):
+            connector.at_shutdown(lambda number=number, error=error: self.call(number, error))
+
+    def call(self, number, error):
+        self.called.append(number)
+        if error is not None:
+            raise error
+
+
+@pytest.mark.parametrize(
+    "errors", [(KeyboardInterrupt(), None, None), (RuntimeError(), KeyboardInterrupt(), RuntimeError())]
+)
+def test_ctrl_c_in_a_function_given_to_at_shutdown_leaves_no_other_out_and_reaches_the_user(member, errors):
+    member.join()
+    closers = Closers(member.connector, errors)
+    with pytest.raises(KeyboardInterrupt):
+        member.connector.shutdown()
+    assert closers.called == [0, 1, 2]
+    assert member.has_left()
+    member.connector.shutdown()
+    assert closers.called == [0, 1, 2]
+
+
+def test_ctrl_c_while_one_part_is_closed_keeps_no_other_open(member, monkeypatch):
+    stream = member.join()
+    monkeypatch.setattr(member.fetchers.made[0], "close", interrupt_as_ctrl_c)
+    with pytest.raises(KeyboardInterrupt):
+        member.connector.shutdown()
+    assert member.store._closed
+    assert list(stream) == []
+    monkeypatch.undo()
+    member.connector.shutdown()
+    assert member.has_left()
+
+
+def test_an_error_of_closing_does_not_hide_the_ctrl_c_that_cut_a_shutdown_short(member, monkeypatch):
+    member.join()
+    closers = Closers(member.connector, (RuntimeError("closed twice"), None, None))
+    monkeypatch.setattr(member.connector._membership, "leave", lambda timeout_s: interrupt_as_ctrl_c())
+    with pytest.raises(KeyboardInterrupt):
+        member.connector.shutdown()
+    monkeypatch.undo()
+    assert closers.called == [0, 1, 2]
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), ConfigError("group.id", "g", "is not mine")])
+def test_an_error_of_closing_does_not_hide_what_ended_joining(member, error):
+    def fail():
+        raise error
+
+    closers = Closers(member.connector, (RuntimeError("closed twice"), None, None))
+    member.store.start = fail
+    with pytest.raises(type(error)):
+        member.join()
+    assert closers.called == [0, 1, 2]
+
+
+@pytest.mark.parametrize("strike_at", [AtLine, AfterCall])
+def test_a_shutdown_interrupted_anywhere_is_finished_by_another_thread_and_calls_no_function_twice(strike_at):
+    library = closing_module.__file__, connector_module.__file__, membership_module.__file__
+    for line in count():
+        member = Member()
+        member.join()
+        closers = Closers(member.connector)
+        with contextlib.suppress(KeyboardInterrupt), strike_at(line, interrupt_as_ctrl_c, library) as strike:
+            member.connector.shutdown()
+        other = threading.Thread(target=member.connector.shutdown)
+        other.start()
+        other.join(60)
+        assert member.has_left(), f"interrupted at line {line}"
+        # the interrupt may strike a function before its first line
+        assert len(closers.called) == len({*closers.called}) >= (3 if strike_at is AtLine else 2)
+        if not strike.struck:
+            break
+    assert line > 50, "the library's lines were not seen"
 
 
 # Before the streams exist

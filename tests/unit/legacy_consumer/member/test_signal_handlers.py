@@ -185,6 +185,30 @@ def test_a_call_in_a_handler_does_its_work_or_says_that_it_interrupts_another(ou
         assert int(member.admin.get_data("/consumers/g/offsets/t/0").data) == member.kafka.ends[P0]
 
 
+def test_each_call_works_in_a_handler_that_interrupts_a_call_of_another_consumer():
+    member, other, reading = Member(), Member(), Reading()
+
+    def handle():
+        for call in (*LOOKING, *DOING):
+            with contextlib.suppress(NotAssignedError):
+                call(member)
+
+    def at_every_line(call):
+        for line in count():
+            with AtLine(line, handle) as handler:
+                call()
+            if not handler.struck:
+                return
+
+    with member.connector, other.connector, reading.consumer:
+        member.join()
+        other.join()
+        in_time(lambda: at_every_line(lambda: take_one(other)))
+        in_time(lambda: at_every_line(lambda: commit(other)))
+        in_time(lambda: at_every_line(reading.calls()[0]))
+        take_one(member)
+
+
 @pytest.mark.parametrize("take", [take_one, take_batch, iterate])
 def test_a_handler_that_reads_the_stream_that_it_interrupts_loses_and_repeats_nothing(take):
     member = Member()

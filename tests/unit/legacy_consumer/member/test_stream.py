@@ -3,11 +3,12 @@
 import pytest
 
 from legacy_consumer.errors import ConsumerTimeoutError
+from legacy_consumer.fetching.fetcher import LATEST
 from legacy_consumer.member.gate import Pause
 from legacy_consumer.member.stream import GatedStream
 from legacy_consumer.offsets.progress import Committed, Progress
 from tests.support.column_fetcher import ColumnFetcher
-from tests.support.fake_kafka import FakeFetcher, FakeKafka
+from tests.support.fake_kafka import FakeBatch, FakeFetcher, FakeKafka
 from tests.support.group_members import FakeClock
 from zk_layout.model import TopicPartition
 
@@ -379,6 +380,57 @@ def test_a_position_that_the_fetcher_had_to_look_up_counts_as_consumed(rig):
     rig.fetcher.poll = lambda *_: next(polls, None)
     assert list(next(rig.stream.batches(timeout=0.05))) == []
     assert rig.consumed(P0) == 9
+
+
+class Finding(FakeFetcher):
+    """Tells where it puts partitions that begin at an end of their log, as both fetchers do."""
+
+    def poll(self, max_messages, timeout_s):
+        asked = {tp for what, which in self._changes if what == "assign" for tp in which if which[tp] < 0}
+        batch = super().poll(0 if asked else max_messages, 0)
+        if asked:
+            batch = FakeBatch([])
+            batch.next_offsets = {tp: self._positions[tp] for tp in asked}
+        return batch
+
+
+def pause_only(stream):
+    stream.pause_partitions([P0])
+
+
+def pause_and_resume(stream):
+    stream.pause_partitions([P0])
+    stream.resume_partitions([P0])
+
+
+def stop_only(stream):
+    stream.stop([P0])
+
+
+def stop_and_go_on(stream):
+    stream.stop([P0])
+    stream.go_on([P0])
+
+
+@pytest.mark.parametrize(
+    "meanwhile", [pause_only, pause_and_resume, stop_only, stop_and_go_on], ids=lambda one: one.__name__
+)
+def test_the_end_of_a_log_that_a_poll_finds_is_not_looked_up_again_whatever_happens_meanwhile(meanwhile):
+    rig = Rig(fetcher=Finding)
+    rig.kafka.produce(P0, 5)
+    rig.stream.begin({P0: LATEST}, {P0: rig.progress.begin(P0, None, NONE)})
+
+    def change():
+        rig.fetcher.before_poll_returns = lambda: None
+        meanwhile(rig.stream)
+        rig.kafka.produce(P0, 3)
+
+    rig.fetcher.before_poll_returns = change
+    came = offsets(next(rig.stream.batches(timeout=0.05)))
+    assert (came or rig.stream.position(P0)) in ([5, 6, 7], 5)
+    rig.stream.resume_partitions([P0])
+    rig.stream.go_on([P0])
+    assert came or offsets(next(rig.stream.batches(timeout=0.05))) == [5, 6, 7]
 
 
 def test_a_batch_of_no_messages_is_refused(rig):

@@ -1,18 +1,23 @@
 """An exception that strikes the consuming thread at any line: what was not handed out is handed out later, once."""
 
 import contextlib
+import ctypes
 import gc
 import itertools
+import operator
 import threading
+from functools import partial
 
 import pyarrow as pa
 import pytest
 
 from legacy_consumer.errors import ConsumerTimeoutError
+from legacy_consumer.fetching.message_iterator import ListIterator
+from legacy_consumer.member.interrupted_calls import refuse_inside
 from legacy_consumer.member.kafka_stream import KafkaStream
 from legacy_consumer.member.stream import GatedStream
 from legacy_consumer.offsets.progress import Committed, Progress
-from tests.support.at_line import AtLine, PassedLines, interrupt
+from tests.support.at_line import AfterCall, AtLine, PassedLines, interrupt
 from tests.support.column_fetcher import ColumnFetcher
 from tests.support.fake_kafka import FakeFetcher, FakeKafka
 from tests.support.group_members import FakeClock
@@ -158,6 +163,73 @@ def test_a_thread_that_ends_at_any_line_leaves_the_rest_to_its_successor():
     gc.collect()  # what is dropped is this test's
 
 
+@pytest.fixture
+def ctrl_c_with_each_message(monkeypatch):
+    """The signal arrives as a message leaves its iterator, and strikes where the interpreter looks for it next."""
+    arrive = ctypes.pythonapi.PyErr_SetInterrupt
+    monkeypatch.setattr(arrive, "restype", None)
+
+    def leave(iterator):
+        messages = map(operator.getitem, iterator._allowed, iterator._numbers)
+        return map(operator.itemgetter(0), zip(messages, iter(arrive, "never"), strict=False))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ListIterator, "__iter__", leave)
+        yield patch.undo
+
+
+@pytest.mark.parametrize("way", [iter, GatedStream.batches, GatedStream.arrow_batches])
+def test_a_loop_has_what_was_handed_out_when_an_interrupt_strikes_as_it_is_handed_out(way, ctrl_c_with_each_message):
+    rig = Rig(Objects, 2)
+    with pytest.raises(KeyboardInterrupt):
+        for handed_out in way(rig.stream):  # noqa: B007 - it is read behind the loop
+            pass
+    rig.got.append([handed_out] if way is iter else handed_out)
+    ctrl_c_with_each_message()
+    with pytest.raises(ConsumerTimeoutError):
+        rig.iterate()
+    assert rig.seen() == {tp: [0, 1] for tp in TPS}
+
+
+def test_no_commit_passes_a_message_that_an_interrupt_took_from_next_if_messages_are_acknowledged(
+    ctrl_c_with_each_message,
+):
+    rig = Rig(Objects, 3, acknowledged=True)
+    with pytest.raises(KeyboardInterrupt):
+        next(rig.stream)
+    ctrl_c_with_each_message()
+    message = next(rig.stream)
+    assert message.offset() == 1, "the first one counts as handed out"
+    rig.stream.acknowledge(TPS[0], message.offset())
+    assert rig.progress.get(TPS[0]).consumed == 0
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("way", ["iterate", "next", "batches"])
+def test_a_thread_that_is_interrupted_and_lives_on_leaves_the_rest_to_another(way):
+    for call in itertools.count():
+        rig = Rig(Objects, 2)
+        strike = AfterCall(call, interrupt)
+        with contextlib.suppress(KeyboardInterrupt, ConsumerTimeoutError), strike:
+            getattr(rig, way)()
+        errors = []
+
+        def go_on(rig=rig, errors=errors):
+            try:
+                rig.iterate()
+            except Exception as raised:
+                errors.append(raised)
+
+        thread = threading.Thread(target=go_on)
+        thread.start()
+        thread.join()
+        assert [type(error) for error in errors] == [ConsumerTimeoutError], f"interrupted after call {call}"
+        if not strike.struck:
+            break
+    assert call > 100, "the library's calls were not seen"
+    gc.collect()  # what is dropped is this test's
+
+
 def all_of(stream):
     """The next messages, until none comes, as {partition: offsets}."""
     came = {tp: [] for tp in TPS}
@@ -235,7 +307,7 @@ def test_a_pause_or_resume_of_a_stream_interrupted_at_any_line_is_done_or_not_do
     for line in itertools.count():
         rig = Rig(Objects, 4)
         rig.stream._clock = clock = WaitingClock()
-        face = KafkaStream(rig.stream)
+        face = KafkaStream(rig.stream, partial(refuse_inside, rig.stream))
         loop = iter(rig.stream)
         next(loop)
         if what == "resume":

@@ -4,6 +4,7 @@ import contextlib
 import itertools
 import logging
 import threading
+from types import SimpleNamespace
 
 import pytest
 from prometheus_client import CollectorRegistry
@@ -18,8 +19,11 @@ from legacy_consumer import (
     UnsubscribeError,
     Whitelist,
 )
+from legacy_consumer.member import connector as connector_module
 from legacy_consumer.metrics import MemberCollector
+from rebalance.led.records import leader_path
 from tests.support.at_line import AtLine, interrupt
+from tests.support.led_cluster import LedCluster
 from tests.support.member_cluster import MemberCluster
 from tests.support.waiting import eventually
 from zk_layout.errors import MultiFailedError, NotEmptyError
@@ -191,6 +195,30 @@ def test_the_listener_stays_unless_another_one_is_set(cluster):
     assert other.told == [("start", {"t"})]
 
 
+def test_a_listener_that_is_set_beside_joining_hears_of_the_first_share_or_is_refused(cluster):
+    for line in itertools.count():
+        connector, listener = cluster.connector(), Listener()
+        other = threading.Thread(target=connector.create_message_streams, args=({"t": 1},))
+
+        def join_beside(other=other):
+            other.start()
+            # it may wait for what this thread holds
+            other.join(0.05)
+
+        is_refused = False
+        with AtLine(line, join_beside, (connector_module.__file__,)) as strike:
+            try:
+                connector.set_rebalance_listener(listener)
+            except MessageStreamsExistError:
+                is_refused = True
+        if not strike.struck:
+            break
+        other.join(60)
+        assert listener.told == ([] if is_refused else [("start", {"t"})]), f"joined at line {line}"
+        connector.shutdown()
+    assert line > 4, "the connector's lines were not seen"
+
+
 def test_a_loop_may_unsubscribe_and_what_it_has_in_hand_is_delivered_again(cluster):
     connector, stream = cluster.join()
     read = []
@@ -245,6 +273,101 @@ def test_two_threads_may_unsubscribe_and_a_third_may_shut_down(cluster):
         connector.create_message_streams({"t": 1})
 
 
+@pytest.fixture
+def led():
+    """Groups that a member leads."""
+    led = LedCluster(drain_timeout_ms=500)
+    yield led
+    led.close(0.5)
+
+
+@pytest.fixture
+def held(led, monkeypatch):
+    """A member that unsubscribes on a thread of its own, while ZooKeeper does not answer it about the led group."""
+    connector, _ = led.join()
+    exists, asked, answered = connector._store.exists, threading.Event(), threading.Event()
+    ended = []
+
+    def hold(path, *arguments):
+        if path == leader_path("g"):
+            asked.set()
+            answered.wait(60)
+        return exists(path, *arguments)
+
+    def unsubscribe():
+        try:
+            connector.unsubscribe()
+            ended.append(None)
+        except (ConsumerClosedError, UnsubscribeError) as error:
+            ended.append(error)
+
+    led.await_shares([6], connector)
+    monkeypatch.setattr(connector._store, "exists", hold)
+    threads = [threading.Thread(target=unsubscribe) for _ in range(2)]
+    threads[0].start()
+    assert asked.wait(60)
+    yield SimpleNamespace(connector=connector, threads=threads, answered=answered, ended=ended)
+    answered.set()
+
+
+def test_a_shutdown_does_not_wait_for_what_an_unsubscribe_asks_zookeeper(held):
+    closing = threading.Thread(target=held.connector.shutdown, args=(0,))
+    closing.start()
+    closing.join(60)
+    is_closed = not closing.is_alive() and held.connector.status.phase is Phase.CLOSED
+    held.answered.set()
+    held.threads[0].join(60)
+    assert is_closed, "it waits for the request"
+    assert isinstance(held.ended[0], (ConsumerClosedError, UnsubscribeError))
+
+
+def test_two_threads_that_unsubscribe_from_a_led_group_keep_the_connector(held):
+    held.threads[1].start()
+    held.threads[1].join(0.1)
+    held.answered.set()
+    for thread in held.threads:
+        thread.join(60)
+    assert held.ended == [None, None]
+    held.connector.create_message_streams({"t": 1})
+
+
+@pytest.mark.parametrize("by_filter", [False, True], ids=["by topic", "by filter"])
+def test_an_unsubscribe_beside_joining_at_whatever_line_ends_the_streams_or_says_that_it_is_too_early(
+    cluster, by_filter
+):
+    told = set()
+    for line in itertools.count():
+        connector = cluster.connector()
+
+        def unsubscribe(connector=connector):
+            try:
+                connector.unsubscribe()
+                told.add("unsubscribed" if connector.status.phase is Phase.CREATED else "joined")
+            except NotJoinedError:
+                told.add("too early")
+
+        other = threading.Thread(target=unsubscribe)
+
+        def unsubscribe_beside(other=other):
+            other.start()
+            # it may wait for what this thread holds
+            other.join(0.05)
+
+        with AtLine(line, unsubscribe_beside, (connector_module.__file__,)) as strike:
+            if by_filter:
+                (stream,) = connector.create_message_streams_by_filter(Whitelist("t"))
+            else:
+                (stream,) = connector.create_message_streams({"t": 1})["t"]
+        if not strike.struck:
+            break
+        other.join(60)
+        if connector.status.phase is Phase.CREATED:
+            assert list(stream) == []
+        else:
+            connector.unsubscribe()
+    assert told == {"unsubscribed", "too early"}
+
+
 @pytest.mark.parametrize("line", range(0, 100, 4))
 def test_unsubscribe_interrupted_at_any_line_may_be_called_again(cluster, line):
     connector, _ = cluster.join()
@@ -253,6 +376,21 @@ def test_unsubscribe_interrupted_at_any_line_may_be_called_again(cluster, line):
     connector.unsubscribe()
     assert traces(cluster) == ((), [])
     connector.create_message_streams({"u": 1})
+
+
+def test_unsubscribe_interrupted_at_any_line_of_the_connector_keeps_the_listener(cluster):
+    for line in itertools.count():
+        listener = Listener()
+        connector, _ = cluster.join(listener)
+        with AtLine(line, interrupt, (connector_module.__file__,)) as strike, contextlib.suppress(KeyboardInterrupt):
+            connector.unsubscribe()
+        connector.unsubscribe()
+        connector.create_message_streams({"u": 1})
+        assert listener.told == [("start", {"t"}), ("release", {"t"}), ("start", {"u"})], f"interrupted at line {line}"
+        connector.shutdown()
+        if not strike.struck:
+            break
+    assert line > 20, "the connector's lines were not seen"
 
 
 def test_a_signal_handler_that_interrupts_a_call_of_the_connector_may_not_wait_for_it(cluster):
