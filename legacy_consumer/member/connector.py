@@ -631,9 +631,8 @@ class ConsumerConnector:
 
         Raises: CallInProgressError.
         """
-        inside = [self, *membership.streams.all()]
-        if membership.has_session:
-            inside += membership.delivery, membership.delivery.committer
+        delivery = membership.delivery
+        inside = self, delivery, delivery.committer, *membership.streams.all()
         # what wait_until() is to look at may call anything
         refuse_inside(*inside, but=ConsumerConnector.wait_until.__code__)
 

@@ -136,6 +136,8 @@ class Checker:
         self.wrote_to_kafka = {}
         self.checked_at = {}
         """{member: how many events there were when ZooKeeper last carried a transaction of it out}."""
+        self.stood_when_checked = {}
+        """{member: the offsets in ZooKeeper at that moment}, of two stores."""
         self.answered_at = {}
         """{member: how many there were when ZooKeeper last answered anything, or the coordinator of offsets}."""
         self.kept_at = {}
@@ -584,6 +586,8 @@ class Checker:
         # of two stores: an offset that stands already needs no write, and the owners are read
         if kind == "multi" or (self.is_dual and kind in ("multi_read", "exists")):
             self.checked_at[name] = len(self._history.events)
+            if self.is_dual:
+                self.stood_when_checked[name] = {tp: offset for tp, (offset, _) in self.offsets.items()}
 
     def note_told(self, name, told):
         """A member has heard from the coordinator what is kept."""
@@ -647,8 +651,9 @@ class Checker:
 
     def on_committed(self, now, name, tp, offset):
         """A user's commit has returned, and says that this stands."""
-        # an operator may have written the same
-        stood = {self.offsets.get(tp, (0, ""))[0]} | self.lives[name, tp].foreign
+        # an operator may have written the same, or another one between the two stores
+        stood = {self.offsets.get(tp, (0, ""))[0], self.stood_when_checked.get(name, {}).get(tp)}
+        stood |= self.lives[name, tp].foreign
         is_in_first = offset in self.wrote.get((name, tp), ()) or offset in stood
         # what Kafka refuses may stand there already, written by whom ever
         is_kept = offset == self.in_kafka.get(tp) or offset in self.wrote_to_kafka.get((name, tp), ())
