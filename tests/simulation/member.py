@@ -227,8 +227,8 @@ class OurMember:
             world.bury(self)
             return False
         except InjectedError:
-            # as the coordinator's thread, which outlives it
-            wait_s = 1.0
+            # as the coordinator's thread, which outlives it, and waits unless something came meanwhile
+            wait_s = 0.0 if self.coordinator._mailbox._bell.is_set() else 1.0
         finally:
             self.turning = False
         if self.coordinator.is_closed:
