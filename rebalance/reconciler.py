@@ -161,13 +161,14 @@ class Reconciler:
     def drop(self, partitions: Collection[TopicPartition] | None = None) -> None:
         """These are lost, all by default: no commit, no release."""
         gone = list(self._begun if partitions is None else partitions)
-        self._delivery.drop(gone)
         for tp in gone:
             self._begun.pop(tp, None)
         self._stopped.difference_update(gone)
         if partitions is None:
             self._ownership.forget()
             self._released = self._claimed = 0
+        # last: whatever it raises, they begin anew when they are claimed again
+        self._delivery.drop(gone)
 
     def guard(self) -> None:
         """Watch the owner znodes that are not watched yet.

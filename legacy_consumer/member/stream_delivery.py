@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Protocol, cast
 
@@ -195,12 +196,18 @@ class StreamDelivery:
         """Drop partitions that were lost with the session, without a commit."""
         self.stop(partitions)
         self.committer.lost = lost = frozenset(partitions)
-        if isinstance(self.listener, LossListener) and lost:
-            self._tell(lambda listener: cast(LossListener, listener).on_partitions_lost(lost))
-        elif self.listener is not None and lost:
-            self._tell(lambda listener: listener.before_releasing_partitions(lost))
-        self._forget(partitions)
-        self.committer.lost = frozenset()
+        try:
+            if isinstance(self.listener, LossListener) and lost:
+                self._tell(lambda listener: cast(LossListener, listener).on_partitions_lost(lost))
+            elif self.listener is not None and lost:
+                self._tell(lambda listener: listener.before_releasing_partitions(lost))
+        except Exception:
+            # they are lost all the same if the system has no thread left for the hook; nor may a logging handler raise
+            with suppress(Exception):
+                logger.exception("%s: could not tell its listener what is lost", self._settings.consumer_id)
+        finally:
+            self._forget(partitions)
+            self.committer.lost = frozenset()
 
     def tell_nothing_revoked(self) -> None:
         """Call the listener: a generation begins, and this member gives up nothing for it."""
