@@ -177,6 +177,29 @@ def test_a_finaliser_inside_an_auto_commit_is_refused_an_acknowledgement_and_lat
     eventually(lambda: cluster.committed(TPS[0]) == 5)
 
 
+def test_a_finaliser_inside_an_auto_commit_may_read_the_progress_and_later_commits_go_on(cluster, monkeypatch):
+    """It waited for the lock that its own thread held, and the coordinator with it, for ever."""
+    cluster.produce(5, TPS[0])
+    connector, stream = cluster.join(auto_commit_interval_ms=20)
+    assert [next(stream).offset() for _ in range(3)] == [0, 1, 2]
+    eventually(lambda: cluster.committed(TPS[0]) == 2)
+    seen = []
+
+    def finalise(*_):
+        if not seen and threading.current_thread().name.endswith("-coordinator"):
+            # there is more to note than this commit has noted
+            taking = threading.Thread(target=lambda: [next(stream), next(stream)])
+            taking.start()
+            taking.join()
+            seen.append(connector.progress[TPS[0]].consumed)
+        return False
+
+    monkeypatch.setattr(ZooKeeperOffsetStore, "wants_unchanged", finalise)
+    eventually(lambda: seen)
+    assert seen == [2]
+    eventually(lambda: cluster.committed(TPS[0]) == 4)
+
+
 def test_refused_offsets_are_committed_once_they_are_allowed_again(cluster):
     cluster.produce(5, *TPS)
     connector = cluster.connector(auto_commit_enable=False)
