@@ -14,13 +14,14 @@ from tests.support.group_members import GROUP, Group, Member
 from zk_layout.errors import (
     AuthenticationError,
     ConnectionLostError,
+    MultiFailedError,
     NotPermittedError,
     SessionExpiredError,
     ZooKeeperError,
 )
 from zk_layout.memory_store import Fault, MemoryStore, Refusal
 from zk_layout.model import SubscriptionPattern
-from zk_layout.store import SessionEvent, SessionKind
+from zk_layout.store import SessionEvent, SessionKind, SetOp
 
 IDS = f"/consumers/{GROUP}/ids"
 ERRORS = {
@@ -482,3 +483,37 @@ def test_an_owner_znode_that_another_client_overwrites_is_written_again_and_its_
     assert (owner_znodes(group), len(member.owned)) == (before, 4)
     assert [what for what, which in member.delivery.log if which] == []
     assert caplog.messages == ["g_a: owner znodes of mine held another text, I wrote mine again: t/2"]
+
+
+@pytest.mark.parametrize("closed", ["write", "read and write"])
+def test_an_owner_znode_that_another_client_overwrites_and_closes_by_an_acl_holds_up_no_rebalance(closed, monkeypatch):
+    group = Group({"t": 4})
+    member = group.join("a", {"t": 1})
+    group.settle()
+    group.pass_time(2)
+    path = f"/consumers/{GROUP}/owners/t/1"
+    multi, read_many = member.store.multi, member.store.get_data_many
+
+    def refuse_to_write(ops, **options):
+        for index, op in enumerate(ops):
+            if isinstance(op, SetOp) and op.path == path:
+                raise MultiFailedError(index, path, NotPermittedError(path))
+        return multi(ops, **options)
+
+    def refuse_to_read(paths, *watcher):
+        if path in paths:
+            raise NotPermittedError(path)
+        return read_many(paths, *watcher)
+
+    monkeypatch.setattr(member.store, "multi", refuse_to_write)
+    if closed != "write":
+        monkeypatch.setattr(member.store, "get_data_many", refuse_to_read)
+    group.admin.set_data(path, b"an operator was here")
+    group.pass_time(20)
+    assert (member.phase, len(member.owned)) == (Phase.STABLE, 4)
+    other = group.join("b", {"t": 1})
+    group.pass_time(20)
+    assert (len(member.owned), len(other.owned)) == (2, 2)
+    group.admin.delete(f"/consumers/{GROUP}/owners/t/0")
+    group.pass_time(20)
+    assert group.owners("t") == {0: "g_a-0", 1: "an operator was here", 2: "g_b-0", 3: "g_b-0"}
