@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from legacy_consumer import ConsumerConnector, Phase
-from legacy_consumer.errors import BrokersUnavailableError, ConsumerClosedError
+from legacy_consumer.errors import BrokersUnavailableError, ConsumerClosedError, OffsetsNotCommittedError
 from legacy_consumer.member.listener_calls import ListenerCalls
 from rebalance.events import Doubted
 from tests.support.fake_kafka import FakeFetchers, FakeKafka
@@ -198,6 +198,34 @@ def test_lost_partitions_begin_anew_though_no_thread_is_left_for_the_hook(cluste
     cluster.kafka.produce(TPS[0], 1)
     assert next(stream).offset() == 1
     assert connector.commit_offsets({TPS[0]: 2}).committed[TPS[0]].offset == 2
+
+
+def test_a_partition_that_could_not_begin_is_no_more_the_members_once_it_is_released(cluster, gate, monkeypatch):
+    """It stayed in the member's progress, and a commit by name wrote over its new owner's."""
+    gate.open.set()
+    first = cluster.connector(rebalance_backoff_ms=20)
+    first.set_rebalance_listener(gate)
+    first.create_message_streams({"t": 1})
+    delivery, start = first._membership.delivery, threading.Thread.start
+    delivery._calls.end()
+    delivery._calls = ListenerCalls("g_a", gate)
+
+    def refuse(thread):
+        if thread.name == "g_a-listener":
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        cluster.zookeeper.expire(first._store.session_id)
+        assert first.wait_until(lambda status: status.phase is Phase.DEGRADED and len(status.owned) == 4, 60)
+        second = cluster.connector()
+        second.create_message_streams({"t": 1})
+        assert is_settled_with(second, 2)
+    assert is_settled_with(first, 2)
+    assert first.progress.keys() == first.status.owned.keys()
+    with pytest.raises(OffsetsNotCommittedError, match="another member owns it"):
+        first.commit_offsets({min(second.status.owned): 1})
 
 
 def test_hooks_with_javas_names_may_raise_each_and_the_group_goes_on(cluster):
