@@ -425,6 +425,29 @@ def test_a_logging_handler_that_raises_as_a_step_fails_does_not_end_the_trying(r
     assert (refusals, member.phase, len(member.owned)) == ([], Phase.STABLE, 1)
 
 
+def test_a_logging_handler_that_raises_as_an_audit_finds_a_partition_lost_does_not_keep_it_flowing(request):
+    group = Group({"t": 4})
+    member = group.join("a", {"t": 1})
+    group.settle()
+    raise_in_logs(request, "lost the owner znodes")
+    path = f"/consumers/{GROUP}/owners/t/0"
+    group.admin.delete(path)
+    group.admin.create(path, b"another-0", ephemeral=True)
+    group.pass_time(30)
+    assert len(member.delivery.flowing) == len(member.owned) == 3
+
+
+def test_a_logging_handler_that_raises_as_a_topic_is_found_deleted_does_not_keep_the_member_from_the_next(request):
+    group = Group({"t": 4})
+    member = group.join("a", {"t": 1})
+    group.settle()
+    raise_in_logs(request, "was deleted")
+    group.admin.delete("/brokers/topics/t")
+    group.create_topic("t", 2)
+    group.pass_time(30)
+    assert (member.phase, len(member.owned), len(member.delivery.flowing)) == (Phase.STABLE, 2, 2)
+
+
 def test_an_action_that_fails_costs_no_other_action(request):
     group = Group({"t": 1})
     member = group.join("a", {"t": 1})
