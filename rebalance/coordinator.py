@@ -234,14 +234,16 @@ class Coordinator:
             self._ended.set()
 
     def _take_turns(self) -> None:
-        logger.info("%s: joins group %s", self._name, self._registrar.group)
+        with suppress(Exception):
+            logger.info("%s: joins group %s", self._name, self._registrar.group)
         while not self.is_closed:
             self._busy_since = self._clock.monotonic()
             try:
                 wait_s = self.turn()
             except BaseException:
                 # a defect must not leave a member that is registered and thinks no more; nor user code that exits
-                logger.exception("%s: continues after a defect", self._name)
+                with suppress(Exception):
+                    logger.exception("%s: continues after a defect", self._name)
                 wait_s = 1.0
             self._busy_since = None
             if wait_s > 0 and not self.is_closed:
@@ -300,7 +302,12 @@ class Coordinator:
                 self._publish()
             event = None
             for action in actions:
-                event = self._carry_out(action) or event
+                try:
+                    event = self._carry_out(action) or event
+                except Exception:
+                    # nor the actions behind it
+                    with suppress(Exception):
+                        logger.exception("%s: continues after a defect", self._name)
         self._publish()
 
     def _publish(self) -> None:
@@ -334,7 +341,7 @@ class Coordinator:
         return None
 
     def _attempt(self, what: Callable[[], Event]) -> Event:
-        """Errors become events: they are the machine's to judge."""
+        """Errors become events: they are the machine's to judge. One of a user's logging handler must not lose them."""
         try:
             if self._store.session_id != self._state.session_id:
                 # The start of the new session is still in the mailbox, and the owned partitions are of the session
@@ -344,11 +351,13 @@ class Coordinator:
         except LegacyConsumerError as error:
             # loud once, not with every try
             level = logging.DEBUG if str(error) == str(self._state.obstacle) else logging.WARNING
-            logger.log(level, "%s: %s failed: %s", self._name, self._state.phase.value, error)
+            with suppress(Exception):
+                logger.log(level, "%s: %s failed: %s", self._name, self._state.phase.value, error)
             return Failed(error)
         except Exception as error:
             # a defect must not leave a member that is registered and thinks no more
-            logger.exception("%s: %s failed", self._name, self._state.phase.value)
+            with suppress(Exception):
+                logger.exception("%s: %s failed", self._name, self._state.phase.value)
             return Failed(RebalanceError(in_one_line(error)))
 
     def _register(self) -> Event:

@@ -19,12 +19,14 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from rebalance.errors import PartitionOwnedError
+from zk_layout.closed_znodes import read_or_stat
 from zk_layout.codecs import encode_owner
 from zk_layout.errors import (
     ConnectionLostError,
     MultiFailedError,
     NodeExistsError,
     NoNodeError,
+    NotPermittedError,
     SessionExpiredError,
 )
 from zk_layout.model import ConsumerThreadId, TopicPartition
@@ -273,12 +275,16 @@ class Ownership:
             if znode.data != encode_owner(right[tp])
         ]
         for chunk in self._chunks(ops):
+            names = ", ".join(str(tp) for tp, _ in chunk[:5])
             try:
                 zxid = self._multi([op for _, op in chunk])
             except MultiFailedError as error:
-                raise error.cause from error
+                if not isinstance(error.cause, NotPermittedError):
+                    raise error.cause from error
+                # they are mine whatever they say
+                logger.warning("%s: owner znodes of mine hold another text: %s: %s", self._consumer_id, names, error)
+                continue
             self._written_at.update((tp, zxid) for tp, _ in chunk)
-            names = ", ".join(str(tp) for tp, _ in chunk[:5])
             logger.warning(
                 "%s: owner znodes of mine held another text, I wrote mine again: %s", self._consumer_id, names
             )
@@ -320,7 +326,8 @@ class Ownership:
         if not partitions:
             return {}
         mine: dict[TopicPartition, Znode] = {}
-        znodes = self._store.get_data_many([self._owner_path(tp) for tp in partitions])
+        # the Stat of one that an ACL closes says whose it is, too
+        znodes, _ = read_or_stat(self._store, [self._owner_path(tp) for tp in partitions])
         for tp, znode in zip(partitions, znodes, strict=True):
             if znode is not None and znode.stat.ephemeral_owner == self._session_id:
                 mine[tp] = znode

@@ -161,13 +161,14 @@ class Reconciler:
     def drop(self, partitions: Collection[TopicPartition] | None = None) -> None:
         """These are lost, all by default: no commit, no release."""
         gone = list(self._begun if partitions is None else partitions)
-        self._delivery.drop(gone)
         for tp in gone:
             self._begun.pop(tp, None)
         self._stopped.difference_update(gone)
         if partitions is None:
             self._ownership.forget()
             self._released = self._claimed = 0
+        # last: whatever it raises, they begin anew when they are claimed again
+        self._delivery.drop(gone)
 
     def guard(self) -> None:
         """Watch the owner znodes that are not watched yet.
@@ -187,8 +188,9 @@ class Reconciler:
         lost = self._ownership.lost()
         if not lost:
             return None
-        logger.warning("%s: lost the owner znodes of %s", self._consumer_id, ", ".join(map(str, sorted(lost)[:5])))
+        # first: a logging handler of the user's may raise
         self.drop(lost)
+        logger.warning("%s: lost the owner znodes of %s", self._consumer_id, ", ".join(map(str, sorted(lost)[:5])))
         return Triggered("owner znodes lost")
 
     def _bury_deleted(self, snapshot: GroupSnapshot) -> None:
@@ -200,6 +202,11 @@ class Reconciler:
             created = snapshot.created.get(topic)
             if created == self._created.get(topic):
                 continue
+            gone = [tp for tp in self._begun if tp.topic == topic]
+            self._delivery.bury(gone)
+            for tp in gone:
+                self._begun.pop(tp, None)
+            self._stopped.difference_update(gone)
             logger.warning(
                 "%s: topic %s was deleted%s; its committed offsets stay, and are not used for %s",
                 self._consumer_id,
@@ -207,11 +214,6 @@ class Reconciler:
                 " and created again: it is read from its beginning" if created is not None else ", its streams wait",
                 "the new one" if created is not None else "one that may be created in its place",
             )
-            gone = [tp for tp in self._begun if tp.topic == topic]
-            self._delivery.bury(gone)
-            for tp in gone:
-                self._begun.pop(tp, None)
-            self._stopped.difference_update(gone)
         self._created = dict(snapshot.created)
 
     def _take_back(self, partitions: Collection[TopicPartition]) -> None:

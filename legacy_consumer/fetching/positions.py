@@ -173,7 +173,7 @@ class PositionFinder:
             self._closed = True
             self._news.set()
             thread = self._thread
-        if thread is not None:
+        if thread is not None and is_running(thread):
             thread.join(_JOIN_S)
 
     def _run(self) -> None:

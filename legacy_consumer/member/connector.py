@@ -18,6 +18,7 @@ from types import TracebackType
 from legacy_consumer.config import ConsumerConfig
 from legacy_consumer.config.sources import Value
 from legacy_consumer.errors import (
+    CallInProgressError,
     ConsumerClosedError,
     MessageStreamsExistError,
     NoSuchPartitionError,
@@ -47,7 +48,7 @@ from legacy_consumer.member.broker_watch import BrokerWatch
 from legacy_consumer.member.closing import Closing
 from legacy_consumer.member.counters import ConnectorCounters
 from legacy_consumer.member.hand_source import this_thread
-from legacy_consumer.member.interrupted_calls import is_inside, refuse_inside
+from legacy_consumer.member.interrupted_calls import is_inside
 from legacy_consumer.member.kafka_stream import KafkaStream
 from legacy_consumer.member.listener import GenerationListener, RebalanceListener, StartListener, in_our_words
 from legacy_consumer.member.membership import Membership, StreamKey
@@ -367,9 +368,9 @@ class ConsumerConnector:
     def progress(self) -> Mapping[TopicPartition, PartitionProgress]:
         """Consumed and committed offsets of the partitions that this member owns."""
         self._process.check()
-        streams = self._membership.streams.all()
-        if not is_inside(self, *streams, but=ConsumerConnector.wait_until.__code__):
-            for stream in streams:
+        membership = self._membership
+        if not self._is_inside(membership):
+            for stream in membership.streams.all():
                 stream.note_progress()
         return self._progress.snapshot()
 
@@ -627,14 +628,16 @@ class ConsumerConnector:
             self._has_warned = True
 
     def _check_not_inside(self, membership: Membership) -> None:
-        """Refuse a call in a handler or a finaliser that interrupted a call of this connector, or its coordinator.
+        """Raises: CallInProgressError."""
+        if self._is_inside(membership):
+            raise CallInProgressError
 
-        Raises: CallInProgressError.
-        """
+    def _is_inside(self, membership: Membership) -> bool:
+        """Whether this is a handler or a finaliser that interrupted a call of this connector, or its coordinator."""
         delivery = membership.delivery
         inside = self, delivery, delivery.committer, *membership.streams.all()
         # what wait_until() is to look at may call anything
-        refuse_inside(*inside, but=ConsumerConnector.wait_until.__code__)
+        return is_inside(*inside, but=ConsumerConnector.wait_until.__code__)
 
     def _check_open(self) -> None:
         self._process.check()

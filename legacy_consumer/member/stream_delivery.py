@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Protocol, cast
 
@@ -130,14 +131,16 @@ class StreamDelivery:
             epochs = {tp: self._progress.begin(tp, None, committed[tp]) for tp in going}
         try:
             starts = {**chosen, **self._starting_positions({tp: committed[tp] for tp in going if tp not in chosen})}
+            # an end of the log that no broker told us yet is no position to commit
+            known_starts = {tp: starts[tp] for tp in going if starts[tp] >= 0}
+            self._progress.note_consumed(known_starts, epochs, placed=True)
+            if going or not held:
+                self._begin(going, assignment, starts, epochs)
         except BaseException:
-            self._progress.forget(going)
+            # the coordinator does not count them as begun: it begins them again, or releases them without end()
+            self.stop(going)
+            self._forget(going)
             raise
-        # an end of the log that no broker told us yet is no position to commit
-        known_starts = {tp: starts[tp] for tp in going if starts[tp] >= 0}
-        self._progress.note_consumed(known_starts, epochs, placed=True)
-        if going or not held:
-            self._begin(going, assignment, starts, epochs)
         if held:
             raise PartlyBegunError(held)
 
@@ -158,8 +161,8 @@ class StreamDelivery:
         listened = self.listener is not None
         for stream, positions in by_stream.items():
             # a hook may seek in them, and pause them
-            stream.begin(positions, {tp: epochs[tp] for tp in positions}, shut=listened)
             self._running.update(dict.fromkeys(positions, stream))
+            stream.begin(positions, {tp: epochs[tp] for tp in positions}, shut=listened)
         if listened:
             self._tell(lambda listener: listener.before_starting_fetchers(dict(claimed), assignment))
             for stream, positions in by_stream.items():
@@ -195,12 +198,18 @@ class StreamDelivery:
         """Drop partitions that were lost with the session, without a commit."""
         self.stop(partitions)
         self.committer.lost = lost = frozenset(partitions)
-        if isinstance(self.listener, LossListener) and lost:
-            self._tell(lambda listener: cast(LossListener, listener).on_partitions_lost(lost))
-        elif self.listener is not None and lost:
-            self._tell(lambda listener: listener.before_releasing_partitions(lost))
-        self._forget(partitions)
-        self.committer.lost = frozenset()
+        try:
+            if isinstance(self.listener, LossListener) and lost:
+                self._tell(lambda listener: cast(LossListener, listener).on_partitions_lost(lost))
+            elif self.listener is not None and lost:
+                self._tell(lambda listener: listener.before_releasing_partitions(lost))
+        except Exception:
+            # they are lost all the same if the system has no thread left for the hook; nor may a logging handler raise
+            with suppress(Exception):
+                logger.exception("%s: could not tell its listener what is lost", self._settings.consumer_id)
+        finally:
+            self._forget(partitions)
+            self.committer.lost = frozenset()
 
     def tell_nothing_revoked(self) -> None:
         """Call the listener: a generation begins, and this member gives up nothing for it."""

@@ -183,8 +183,12 @@ class ZooKeeperOffsetStore:
             fenced = [tp for tp in order if tp in ownable]
             ops: list[Op] = [*guard, *self._fence(fenced, guard)]
             first_write = len(ops)
-            # what is found to be this store's own is written over
-            stands = {tp: c.seen for tp, c in todo.items() if tp in unchanged and c.offset == c.seen.offset}
+            # what is found to be this store's own is written over; without a znode there is nothing to check
+            stands = {
+                tp: c.seen
+                for tp, c in todo.items()
+                if tp in unchanged and c.offset == c.seen.offset and c.seen.version is not None
+            }
             written = {tp: commit for tp, commit in todo.items() if tp not in stands}
             ops += [self._write_op(tp, commit, stands=tp in stands) for tp, commit in todo.items()]
             fresh = self._note_unanswered(written)

@@ -100,7 +100,7 @@ class LeaderFinder:
             self._open.clear()
             thread = self._thread
             self._changed.notify_all()
-        if thread is not None:
+        if thread is not None and is_running(thread):
             thread.join(_JOIN_S)
 
     def _run(self) -> None:

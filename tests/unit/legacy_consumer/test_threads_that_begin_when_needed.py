@@ -144,6 +144,21 @@ def test_a_thread_that_the_system_refuses_once_begins_with_the_next_call(made, m
     eventually(made[-1].is_done)
 
 
+@pytest.mark.parametrize("make", [Leader, Position, Brokers], ids=lambda make: make.__name__)
+def test_what_waits_for_a_thread_that_the_system_refused_can_be_closed(monkeypatch, make):
+    """No shutdown() got beyond it."""
+
+    def refuse(thread):
+        raise RuntimeError("can't start new thread")
+
+    made = make()
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(RuntimeError, match="can't start new thread"):
+            made.ask()
+    made.close()
+
+
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_hooks_are_called_after_a_log_that_raises_has_ended_their_thread(made):
     made.append(Hook())

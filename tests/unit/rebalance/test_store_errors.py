@@ -14,13 +14,14 @@ from tests.support.group_members import GROUP, Group, Member
 from zk_layout.errors import (
     AuthenticationError,
     ConnectionLostError,
+    MultiFailedError,
     NotPermittedError,
     SessionExpiredError,
     ZooKeeperError,
 )
 from zk_layout.memory_store import Fault, MemoryStore, Refusal
 from zk_layout.model import SubscriptionPattern
-from zk_layout.store import SessionEvent, SessionKind
+from zk_layout.store import SessionEvent, SessionKind, SetOp
 
 IDS = f"/consumers/{GROUP}/ids"
 ERRORS = {
@@ -388,24 +389,81 @@ def test_a_member_that_waits_for_hours_sets_one_watch_and_says_it_once(in_the_wa
     assert len(member.owned) == 1
 
 
-def test_a_logging_handler_that_raises_costs_no_action():
-    group = Group({"t": 1})
-    member = group.join("a", {"t": 1})
-    group.settle()
+def raise_in_logs(request, text):
+    """Add a logging handler that raises where a message contains this text."""
 
     class Raising(logging.Handler):
         def emit(self, record):
-            if "new session" in record.getMessage():
+            if text in record.getMessage():
                 raise OSError("injected")
 
     handler = Raising()
     logging.getLogger("rebalance").addHandler(handler)
-    try:
-        group.server.expire(member.store.session_id)
-        group.settle()
-    finally:
-        logging.getLogger("rebalance").removeHandler(handler)
+    request.addfinalizer(lambda: logging.getLogger("rebalance").removeHandler(handler))
+
+
+def test_a_logging_handler_that_raises_costs_no_action(request):
+    group = Group({"t": 1})
+    member = group.join("a", {"t": 1})
+    group.settle()
+    raise_in_logs(request, "new session")
+    group.server.expire(member.store.session_id)
+    group.settle()
     assert len(member.owned) == 1
+
+
+@pytest.mark.parametrize("error", [NotPermittedError("/consumers"), RuntimeError("a defect")])
+@pytest.mark.parametrize("kind", ["create", "multi"])
+def test_a_logging_handler_that_raises_as_a_step_fails_does_not_end_the_trying(request, kind, error):
+    """Without an answer to its request for a registration a member waited for ever."""
+    group = Group({"t": 1})
+    refusals = [Refusal(error)]
+    group.server.fault = lambda _, asked: refusals.pop() if asked == kind and refusals else None
+    raise_in_logs(request, "failed")
+    member = group.join("a", {"t": 1})
+    group.pass_time(60)
+    assert (refusals, member.phase, len(member.owned)) == ([], Phase.STABLE, 1)
+
+
+def test_a_logging_handler_that_raises_as_an_audit_finds_a_partition_lost_does_not_keep_it_flowing(request):
+    group = Group({"t": 4})
+    member = group.join("a", {"t": 1})
+    group.settle()
+    raise_in_logs(request, "lost the owner znodes")
+    path = f"/consumers/{GROUP}/owners/t/0"
+    group.admin.delete(path)
+    group.admin.create(path, b"another-0", ephemeral=True)
+    group.pass_time(30)
+    assert len(member.delivery.flowing) == len(member.owned) == 3
+
+
+def test_a_logging_handler_that_raises_as_a_topic_is_found_deleted_does_not_keep_the_member_from_the_next(request):
+    group = Group({"t": 4})
+    member = group.join("a", {"t": 1})
+    group.settle()
+    raise_in_logs(request, "was deleted")
+    group.admin.delete("/brokers/topics/t")
+    group.create_topic("t", 2)
+    group.pass_time(30)
+    assert (member.phase, len(member.owned), len(member.delivery.flowing)) == (Phase.STABLE, 2, 2)
+
+
+def test_an_action_that_fails_costs_no_other_action(request):
+    group = Group({"t": 1})
+    member = group.join("a", {"t": 1})
+    group.settle()
+    errors = [RuntimeError("a defect")]
+
+    def drop(partitions):
+        if errors:
+            raise errors.pop()
+
+    member.delivery.drop = drop
+    raise_in_logs(request, "after a defect")
+    group.server.expire(member.store.session_id)
+    group.settle()
+    assert (errors, len(member.owned)) == ([], 1)
+    assert [what for what, which in member.delivery.log if which] == ["begin", "begin"]
 
 
 def test_a_stranger_that_writes_without_a_pause_holds_up_no_commit_and_no_errand():
@@ -448,3 +506,37 @@ def test_an_owner_znode_that_another_client_overwrites_is_written_again_and_its_
     assert (owner_znodes(group), len(member.owned)) == (before, 4)
     assert [what for what, which in member.delivery.log if which] == []
     assert caplog.messages == ["g_a: owner znodes of mine held another text, I wrote mine again: t/2"]
+
+
+@pytest.mark.parametrize("closed", ["write", "read and write"])
+def test_an_owner_znode_that_another_client_overwrites_and_closes_by_an_acl_holds_up_no_rebalance(closed, monkeypatch):
+    group = Group({"t": 4})
+    member = group.join("a", {"t": 1})
+    group.settle()
+    group.pass_time(2)
+    path = f"/consumers/{GROUP}/owners/t/1"
+    multi, read_many = member.store.multi, member.store.get_data_many
+
+    def refuse_to_write(ops, **options):
+        for index, op in enumerate(ops):
+            if isinstance(op, SetOp) and op.path == path:
+                raise MultiFailedError(index, path, NotPermittedError(path))
+        return multi(ops, **options)
+
+    def refuse_to_read(paths, *watcher):
+        if path in paths:
+            raise NotPermittedError(path)
+        return read_many(paths, *watcher)
+
+    monkeypatch.setattr(member.store, "multi", refuse_to_write)
+    if closed != "write":
+        monkeypatch.setattr(member.store, "get_data_many", refuse_to_read)
+    group.admin.set_data(path, b"an operator was here")
+    group.pass_time(20)
+    assert (member.phase, len(member.owned)) == (Phase.STABLE, 4)
+    other = group.join("b", {"t": 1})
+    group.pass_time(20)
+    assert (len(member.owned), len(other.owned)) == (2, 2)
+    group.admin.delete(f"/consumers/{GROUP}/owners/t/0")
+    group.pass_time(20)
+    assert group.owners("t") == {0: "g_a-0", 1: "an operator was here", 2: "g_b-0", 3: "g_b-0"}

@@ -16,11 +16,12 @@ from legacy_consumer.errors import (
     NotJoinedError,
     OffsetsNotCommittedError,
 )
-from legacy_consumer.offsets import ZooKeeperOffsetStore
+from legacy_consumer.offsets import CommitResult, ZooKeeperOffsetStore
 from rebalance.coordinator import Coordinator
 from tests.support.member_cluster import MemberCluster, RefusingStore
 from tests.support.waiting import eventually
 from zk_layout.codecs import encode_topic
+from zk_layout.errors import ConnectionLostError
 from zk_layout.model import TopicAssignment, TopicPartition
 
 TPS = [TopicPartition("t", n) for n in range(4)]
@@ -176,6 +177,29 @@ def test_a_finaliser_inside_an_auto_commit_is_refused_an_acknowledgement_and_lat
     eventually(lambda: cluster.committed(TPS[0]) == 5)
 
 
+def test_a_finaliser_inside_an_auto_commit_may_read_the_progress_and_later_commits_go_on(cluster, monkeypatch):
+    """It waited for the lock that its own thread held, and the coordinator with it, for ever."""
+    cluster.produce(5, TPS[0])
+    connector, stream = cluster.join(auto_commit_interval_ms=20)
+    assert [next(stream).offset() for _ in range(3)] == [0, 1, 2]
+    eventually(lambda: cluster.committed(TPS[0]) == 2)
+    seen = []
+
+    def finalise(*_):
+        if not seen and threading.current_thread().name.endswith("-coordinator"):
+            # there is more to note than this commit has noted
+            taking = threading.Thread(target=lambda: [next(stream), next(stream)])
+            taking.start()
+            taking.join()
+            seen.append(connector.progress[TPS[0]].consumed)
+        return False
+
+    monkeypatch.setattr(ZooKeeperOffsetStore, "wants_unchanged", finalise)
+    eventually(lambda: seen)
+    assert seen == [2]
+    eventually(lambda: cluster.committed(TPS[0]) == 4)
+
+
 def test_refused_offsets_are_committed_once_they_are_allowed_again(cluster):
     cluster.produce(5, *TPS)
     connector = cluster.connector(auto_commit_enable=False)
@@ -217,6 +241,54 @@ def test_an_auto_commit_that_meets_what_nobody_foresaw_says_so_once_and_goes_on(
     eventually(lambda: connector.status.error is None)
     assert len(consuming.got) == 40
     assert caplog.text.count("commit failed, goes on with the next one") == 1
+
+
+def raise_in_logs(request, level):
+    """Return what a logging handler was given at this level; it raises."""
+    raised = []
+
+    class Raising(logging.Handler):
+        def emit(self, record):
+            raised.append(record.getMessage())
+            raise OSError("the disk is full")
+
+    logger, handler = logging.getLogger("rebalance"), Raising(level)
+    before = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(level)
+    request.addfinalizer(lambda: logger.removeHandler(handler))
+    request.addfinalizer(lambda: logger.setLevel(before))
+    return raised
+
+
+def test_a_logging_handler_that_raises_at_each_message_does_not_keep_a_member_from_joining(cluster, request):
+    raised = raise_in_logs(request, logging.INFO)
+    cluster.produce(1, *TPS)
+    connector, stream = cluster.join()
+    assert take(stream, 4) == [(n, 0) for n in range(4)]
+    assert len(raised) >= 2
+    assert connector.status.phase is Phase.STABLE
+
+
+def test_a_logging_handler_that_raises_as_a_commit_fails_does_not_end_the_member(cluster, request):
+    """Its coordinator was gone, and its streams went on: no commit, no rebalance, no error."""
+    cluster.produce(5, *TPS)
+    connector = cluster.connector(auto_commit_interval_ms=20)
+    consuming = Consuming(stream_of(connector))
+    eventually(lambda: [cluster.committed(tp) for tp in TPS] == [5] * 4)
+    raised = raise_in_logs(request, logging.WARNING)
+    failures = [ConnectionLostError("no answer")]
+    commit = connector._offsets.commit
+
+    def fail_once(*args, **options):
+        return CommitResult(failure=failures.pop()) if failures else commit(*args, **options)
+
+    connector._offsets.commit = fail_once
+    cluster.produce(5, *TPS)
+    eventually(lambda: [cluster.committed(tp) for tp in TPS] == [10] * 4)
+    assert len(raised) == 2, raised
+    assert len(consuming.got) == 40
+    assert connector.vitals.runs
 
 
 def test_an_audit_that_meets_what_nobody_foresaw_is_followed_by_the_next(cluster):

@@ -5,8 +5,9 @@ import threading
 import pytest
 
 from legacy_consumer import ConsumerConnector, Phase
-from legacy_consumer.errors import BrokersUnavailableError, ConsumerClosedError
+from legacy_consumer.errors import BrokersUnavailableError, ConsumerClosedError, OffsetsNotCommittedError
 from legacy_consumer.member.listener_calls import ListenerCalls
+from rebalance.events import Doubted
 from tests.support.fake_kafka import FakeFetchers, FakeKafka
 from tests.support.waiting import eventually
 from zk_layout.codecs import encode_topic
@@ -163,6 +164,68 @@ def test_a_hook_that_raises_is_logged_and_counted_and_stops_nothing(cluster, gat
     assert is_settled_with(first, 4)
     assert first.counters.listener_errors == 1
     assert "the rebalance listener raised" in caplog.text
+
+
+@pytest.mark.parametrize("loss", ["session", "owner znode"])
+def test_lost_partitions_begin_anew_though_no_thread_is_left_for_the_hook(cluster, gate, monkeypatch, loss):
+    """They stood still for ever, owned, and a commit of theirs was refused as another member's."""
+    gate.open.set()
+    connector = cluster.connector(rebalance_backoff_ms=20)
+    connector.set_rebalance_listener(gate)
+    cluster.kafka.produce(TPS[0], 1)
+    (stream,) = connector.create_message_streams({"t": 1})["t"]
+    next(stream)
+    connector.commit_offsets()
+    delivery, start = connector._membership.delivery, threading.Thread.start
+    delivery._calls.end()
+    delivery._calls = ListenerCalls("g_a", gate)
+    refused = []
+
+    def refuse(thread):
+        if "listener" in thread.name and not refused:
+            refused.append(thread)
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    if loss == "session":
+        cluster.zookeeper.expire(connector._store.session_id)
+    else:
+        connector._store.delete("/consumers/g/owners/t/0")
+        connector._membership._coordinator.post(Doubted())
+    eventually(lambda: refused)
+    assert is_settled_with(connector, 4)
+    cluster.kafka.produce(TPS[0], 1)
+    assert next(stream).offset() == 1
+    assert connector.commit_offsets({TPS[0]: 2}).committed[TPS[0]].offset == 2
+
+
+def test_a_partition_that_could_not_begin_is_no_more_the_members_once_it_is_released(cluster, gate, monkeypatch):
+    """It stayed in the member's progress, and a commit by name wrote over its new owner's."""
+    gate.open.set()
+    first = cluster.connector(rebalance_backoff_ms=20)
+    first.set_rebalance_listener(gate)
+    first.create_message_streams({"t": 1})
+    delivery, start = first._membership.delivery, threading.Thread.start
+    delivery._calls.end()
+    delivery._calls = ListenerCalls("g_a", gate)
+
+    def refuse(thread):
+        if thread.name == "g_a-listener":
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        cluster.zookeeper.expire(first._store.session_id)
+        assert first.wait_until(lambda status: status.phase is Phase.DEGRADED and len(status.owned) == 4, 60)
+        second = cluster.connector()
+        second.create_message_streams({"t": 1})
+        assert is_settled_with(second, 2)
+    assert is_settled_with(first, 2)
+    assert first.progress.keys() == first.status.owned.keys()
+    with pytest.raises(OffsetsNotCommittedError, match="another member owns it"):
+        first.commit_offsets({min(second.status.owned): 1})
 
 
 def test_hooks_with_javas_names_may_raise_each_and_the_group_goes_on(cluster):

@@ -377,6 +377,18 @@ def test_an_offset_that_an_operator_set_in_both_stores_is_not_overwritten_by_a_c
     assert (rig.in_kafka(), rig.in_zookeeper(P0)) == ({P0: 3, P1: 5}, 3)
 
 
+def test_an_offset_for_which_a_commit_makes_the_znode_is_no_other_clients_in_the_next_commit(rig):
+    rig.commit(rig.kafka, {P0: 7})
+    seen = rig.dual.read([P0])
+    # an operator writes it to ZooKeeper as well, the user's code looks, and the operator deletes it again
+    rig.zk.create("/consumers/g/offsets/t/0", b"7", make_parents=True)
+    rig.dual.read([P0])
+    rig.zk.delete("/consumers/g/offsets/t/0")
+    seen = rig.commit(rig.dual, {P0: 7}, seen).committed
+    assert rig.commit(rig.dual, {P0: 8}, seen).foreign == {}
+    assert (rig.in_kafka(), rig.in_zookeeper(P0)) == ({P0: 8}, 8)
+
+
 def test_an_offset_that_stands_is_not_sent_to_kafka_for_a_partition_that_another_member_owns(rig):
     rig.commit(rig.dual, {P0: 7})
     seen = rig.dual.read([P0])
