@@ -73,6 +73,9 @@ class AfterCall(AtLine):
 
         def trace(frame, event, _):
             nonlocal called_at
+            if event == "exception":
+                # the call did not return; Python 3.10 looks for signals there, too, and no code of ours can help it
+                called_at = None
             if event == "opcode" and not self.struck:
                 # the interpreter raises in the call; behind the last one of a try or a with this would be outside of it
                 if called_at is not None and _handler(code, called_at) == _handler(code, frame.f_lasti):
