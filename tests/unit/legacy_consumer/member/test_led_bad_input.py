@@ -252,7 +252,7 @@ def test_a_leader_that_an_acl_keeps_from_writing_says_so_and_tries_again_each_se
 
     def count(self, ops):
         tries.append(time.monotonic())
-        write(self, ops)
+        return write(self, ops)
 
     monkeypatch.setattr(Journal, "_write", count)
     for member in (first, second):
