@@ -75,7 +75,7 @@ logger = logging.getLogger(__name__)
 _HASTE_S = 2.0
 """For leaving in haste, when the time for leaving in order is over."""
 _THEIRS = 50
-"""One turn of so many is an alarm's or an errand's, whatever else waits."""
+"""Every 50th turn takes an alarm or an errand first, so that a flood of other events does not hold them up."""
 
 
 class Coordinator:

@@ -117,7 +117,7 @@ class Reconciler:
             self._ownership.release(plan.release, just_asked=self._reads() > self._reads_before)
             self._released += len(plan.release)
         if holder is None:
-            # nobody can read it: the others leave this member out
+            # the other members cannot read this registration either, so they leave this member out
             self._reader.forget_members(self._consumer_id)
             raise RebalanceError(f"an ACL hides my own registration {self._registrar.path}: restore its ACL")
         if is_taken:

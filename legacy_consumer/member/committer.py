@@ -219,7 +219,7 @@ class Committer:
     ) -> CommitResult:
         if not commits:
             return CommitResult()
-        # an offset of a partition that nobody owns needs no session of this member's claims
+        # without consumer_id the commit concerns no claim of this member, so any session may write it
         session_id = None if consumer_id is None else self._session_id()
         try:
             result = self.offsets.commit(
@@ -272,7 +272,7 @@ class Committer:
     ) -> None:
         """Handle an offset of another client: keep ours, or adopt theirs. An unreadable offset is never adopted.
 
-        An offset of a partition that nobody owns (consumer_id None) is moved only forward.
+        consumer_id None: no member owns the partitions, and their offsets move only forward.
         """
         self.foreign_commits += len(result.foreign)
         greater = {

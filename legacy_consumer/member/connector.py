@@ -600,7 +600,7 @@ class ConsumerConnector:
             if self._ending:
                 self.end_streams()
             membership.join(coordinator)
-            # another thread may have unsubscribed since: the streams are those of this membership all the same
+            # another thread may have unsubscribed meanwhile; then these streams have ended
             check = partial(self._check_not_inside, membership)
             return {key: KafkaStream(stream, check) for key, stream in membership.streams.by_key.items()}
         except LegacyConsumerError as error:

@@ -45,9 +45,9 @@ def is_inside(*consumers: object, but: CodeType | None = None) -> bool:
     return False
 
 
-def refuse_inside(*consumers: object, but: CodeType | None = None) -> None:
+def refuse_inside(*consumers: object) -> None:
     """Raise CallInProgressError if is_inside."""
-    if is_inside(*consumers, but=but):
+    if is_inside(*consumers):
         raise CallInProgressError
 
 

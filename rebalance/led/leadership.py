@@ -332,7 +332,7 @@ class Leadership:
 def _gives_all(given: Generation) -> bool:
     """Whether it gives each partition of its topics to one member; a stranger's may not, nor a failed assignor's."""
     partitions = sorted(tp for share in given.shares.values() for tp in share.partitions)
-    # their number first: a stranger writes counts of billions, and no memory holds so many partitions
+    # it compares the numbers first: a stranger may write a count of billions, and such a list would fill the memory
     return len(partitions) == sum(max(0, count) for count in given.topics.values()) and partitions == sorted(
         TopicPartition(topic, number) for topic, count in given.topics.items() for number in range(count)
     )

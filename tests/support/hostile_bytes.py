@@ -75,7 +75,7 @@ def hostile_json(chance: random.Random) -> bytes:
 
 
 def _with_a_run(data: bytes, chance: random.Random) -> bytes:
-    """Now and then with a piece of it repeated so often that a decoder shows which takes the square of the size."""
+    """Repeat a piece of the document, in one of 100 calls, so that a decoder of quadratic time takes very long."""
     if chance.random() > 0.01 or not data:
         return data
     at = chance.randrange(len(data))

@@ -23,7 +23,7 @@ class BrokerLogTimes:
     def __init__(self, logs: LibrdkafkaLogOffsets, brokers: Sequence[Broker]) -> None:
         self._logs = logs
         self.nothing = EARLIEST if any(broker.version <= _LAST_BY_SEGMENT for broker in brokers) else LATEST
-        """What it means if the brokers say nothing for a time."""
+        """The position for a time for which the brokers return no offset: EARLIEST or LATEST."""
         self._offsets: LogOffsets = logs
 
     def earliest(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
