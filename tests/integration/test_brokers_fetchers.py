@@ -16,9 +16,9 @@ from legacy_consumer.fetching.columnar import ColumnarFetchers
 from legacy_consumer.fetching.fetcher import EARLIEST, LATEST
 from legacy_consumer.fetching.librdkafka import LibrdkafkaFetcher, LibrdkafkaFetchers, Record
 from tests.support.broker_cluster import CODECS, FORMAT_VERSIONS, FORMATS, on_every_broker, tp
-from tests.support.created_topics import note_topic
 from tests.support.fetching import Fetched, fetch, is_silent, poll_into
 from tests.support.waiting import eventually
+from zk_layout.errors import NodeExistsError
 from zk_layout.kazoo_store import KazooStore
 
 pytestmark = pytest.mark.kafka
@@ -272,10 +272,10 @@ def test_a_topic_that_is_created_later_is_read_from_then_on(cluster, fetchers):
     fetcher.assign({tp(later): 0, tp(there): 0})
     cluster.produce(there, [Record(None, b"x", 0)])
     assert fetch(fetcher, 1).positions == {tp(there): 1}
-    if later not in cluster.topics():
+    try:
         cluster.kafka.create_topic(later)
-    else:
+    except NodeExistsError:
         assert (type(fetcher), cluster.version) in {(LibrdkafkaFetcher, "0.8.2.2"), (LibrdkafkaFetcher, "0.10.2.2")}
-        note_topic(cluster.kafka, later)
+        eventually(lambda: later in cluster.topics())
     cluster.produce(later, [Record(None, b"y", 0)])
     assert fetch(fetcher, 1).positions == {tp(later): 1}
