@@ -118,7 +118,7 @@ _CONSUMING = (
     _memory("consume_memory_vs_raw", "peak memory of a process with batches(), or with consume()", _BATCHES, Raw()),
     _memory("consume_memory_arrow_vs_socket", "with arrow_batches(), or reading the same bytes", _ARROW, Socket()),
     _memory(
-        "consume_memory_snappy_vs_floor", "the same, compressed with snappy", _ARROW, Socket(decompress=True),
+        "consume_memory_snappy_vs_floor", "the same, compressed with snappy", _ARROW, Socket(unpack=True),
         COMPRESSED["snappy"],
     ),
     _consuming(
@@ -129,13 +129,17 @@ _CONSUMING = (
         scene=LARGE_MESSAGES,
     ),
     _consuming(
+        "consume_arrow_1kb_vs_floor", "the same, against reading, checking and copying once", _ARROW,
+        Socket(unpack=True), scene=LARGE_MESSAGES,
+    ),
+    _consuming(
         "consume_arrow_snappy_vs_jvm_new", "messages of 100 bytes, compressed with snappy", _ARROW, _JAVA,
         scene=COMPRESSED["snappy"],
     ),
     *(
         _consuming(
-            f"consume_arrow_{codec}_vs_floor", f"{codec}, against reading and decompressing", _ARROW,
-            Socket(decompress=True), 0.7, scene=scene,
+            f"consume_arrow_{codec}_vs_floor", f"{codec}, against reading, checking and decompressing", _ARROW,
+            Socket(unpack=True), 0.7, scene=scene,
         )
         for codec, scene in COMPRESSED.items()
     ),

@@ -1,8 +1,8 @@
-"""Receives a number of messages and drops them: consume_socket.py ZOOKEEPER TOPIC MESSAGES [decompress]
+"""Receives a number of messages and drops them: consume_socket.py ZOOKEEPER TOPIC MESSAGES [unpack]
 
 It sends the requests of our columnar fetcher to the one broker, and reads only the headers of the batches, which
-contain the number of messages and the next offset. With `decompress` it also checks each batch's CRC and decompresses
-the batch.
+contain the number of messages and the next offset. With `unpack` it also checks each batch's CRC, and decompresses the
+records or, if they are not compressed, copies them once, while the broker prepares the next response.
 """
 
 from __future__ import annotations
@@ -52,8 +52,11 @@ _DECOMPRESS = {
 """By the number in the attributes; snappy as librdkafka writes it, without the framing of Java's library."""
 
 
-def check_and_decompress(records: bytes | memoryview) -> None:
-    """Check and decompress each whole batch of format 2. Raises: ValueError if a batch is damaged."""
+def check_and_unpack(records: bytes | memoryview, column: bytearray) -> None:
+    """Check each whole batch of format 2, and decompress its records, or copy them to the start of column.
+
+    Raises: ValueError if a batch is damaged.
+    """
     view = memoryview(records)
     at = 0
     while at + _RECORDS_AT <= len(view):
@@ -62,9 +65,12 @@ def check_and_decompress(records: bytes | memoryview) -> None:
             break
         if crc32c(view[at + _CHECKED_FROM : end]) != _CRC.unpack_from(view, at + _CRC_AT)[0]:
             raise ValueError(f"the batch at byte {at} is damaged")
+        packed = view[at + _RECORDS_AT : end]
         # a batch that did not get smaller is not compressed
         if codec := view[at + _CODEC_AT] & 7:
-            _DECOMPRESS[codec](view[at + _RECORDS_AT : end])
+            _DECOMPRESS[codec](packed)
+        else:
+            column[: len(packed)] = packed
         at = end
 
 
@@ -76,7 +82,7 @@ def peak_mb() -> float:
 
 def main() -> None:
     """Print the figures as one line of JSON."""
-    zookeeper, topic, wanted, decompresses = sys.argv[1], sys.argv[2], int(sys.argv[3]), len(sys.argv) > 4
+    zookeeper, topic, wanted, unpacks = sys.argv[1], sys.argv[2], int(sys.argv[3]), len(sys.argv) > 4
     config = ConsumerConfig.load(None, None, zookeeper_connect=zookeeper, group_id="benchmark-socket")
     settings = FetchSettings.of(config)
     store = KazooStore(config.zk_settings())
@@ -96,23 +102,30 @@ def main() -> None:
         settings.max_wait_ms, settings.min_bytes, max(settings.response_bytes, size), settings.read_committed
     )
     largest = settings.largest_response_bytes(size * len(positions))
+    column = bytearray(largest)
     count = 0
     began = 0.0
-    while count < wanted:
+
+    def ask() -> None:
         asked = {tp: FetchPartition(position, size) for tp, position in positions.items()}
         body = encode_fetch(version, limits, asked, NO_SESSION)
         connection.send_in(version, Api.FETCH, body, largest_bytes=largest, timeout_s=settings.socket_timeout_s)
+
+    ask()
+    while count < wanted:
         while (frame := connection.receive()) is None:
             readable.poll()
         response = decode_fetch(version, frame)
         began = began or time.perf_counter()
-        for tp, answer in response.partitions.items():
-            if answer.records:
-                position = glance(answer.records, positions[tp])[0]
-                if decompresses:
-                    check_and_decompress(answer.records)
-                count += position - positions[tp]
-                positions[tp] = position
+        received = {tp: answer.records for tp, answer in response.partitions.items() if answer.records}
+        for tp, records in received.items():
+            position = glance(records, positions[tp])[0]
+            count += position - positions[tp]
+            positions[tp] = position
+        ask()
+        if unpacks:
+            for records in received.values():
+                check_and_unpack(records, column)
     ended = time.perf_counter()
     connection.close()
     store.close()
