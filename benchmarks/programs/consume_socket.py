@@ -53,7 +53,7 @@ _DECOMPRESS = {
 
 
 def check_and_unpack(records: bytes | memoryview, column: bytearray) -> None:
-    """Check each whole batch of format 2, and decompress its records, or copy them to the start of column.
+    """Check each whole batch of format 2, and decompress its records, or copy them to column.
 
     Raises: ValueError if a batch is damaged.
     """
@@ -70,7 +70,7 @@ def check_and_unpack(records: bytes | memoryview, column: bytearray) -> None:
         if codec := view[at + _CODEC_AT] & 7:
             _DECOMPRESS[codec](packed)
         else:
-            column[: len(packed)] = packed
+            column[:] = packed
         at = end
 
 
@@ -102,7 +102,7 @@ def main() -> None:
         settings.max_wait_ms, settings.min_bytes, max(settings.response_bytes, size), settings.read_committed
     )
     largest = settings.largest_response_bytes(size * len(positions))
-    column = bytearray(largest)
+    column = bytearray()
     count = 0
     began = 0.0
 
