@@ -81,7 +81,7 @@ class ConsumingStage:
 class ConsumingScene:
     """One broker and one topic: the number of partitions, of messages, and of bytes in a message."""
 
-    messages: int = 24_000_000
+    messages: int = 64_000_000
     quick_messages: int = 1_000_000
     message_bytes: int = 100
     partitions: int = 4
@@ -127,9 +127,10 @@ def producer_settings(kafka: EmbeddedKafka) -> SettingsDict:
 
 
 SMALL_MESSAGES = ConsumingScene()
+MESSAGES_FOR_SPARK = ConsumingScene(messages=24_000_000)
 LARGE_MESSAGES = ConsumingScene(messages=8_000_000, quick_messages=250_000, message_bytes=1000)
-FORMAT_0_MESSAGES = ConsumingScene(messages=12_000_000, kafka_version="0.8.2.2")
-FORMAT_1_MESSAGES = ConsumingScene(messages=12_000_000, kafka_version="0.10.2.2")
+FORMAT_0_MESSAGES = ConsumingScene(messages=16_000_000, kafka_version="0.8.2.2")
+FORMAT_1_MESSAGES = ConsumingScene(messages=16_000_000, kafka_version="0.10.2.2")
 COMPRESSED = {
     codec: ConsumingScene(messages=48_000_000, compression=codec, kafka_version="2.8.2" if codec == "zstd" else "1.1.1")
     for codec in ("snappy", "lz4", "zstd", "gzip")

@@ -13,6 +13,7 @@ from benchmarks.consuming import (
     FORMAT_0_MESSAGES,
     FORMAT_1_MESSAGES,
     LARGE_MESSAGES,
+    MESSAGES_FOR_SPARK,
     MESSAGES_PER_S,
     PEAK_MB,
     SMALL_MESSAGES,
@@ -294,7 +295,7 @@ def _spark(
     return Comparison(
         name=name,
         about=about,
-        scene=SMALL_MESSAGES,
+        scene=MESSAGES_FOR_SPARK,
         ours=ours,
         peer=peer,
         figure=MESSAGES_PER_S,
