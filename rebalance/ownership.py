@@ -311,10 +311,11 @@ class Ownership:
 
     def _deletes_of_mine(self, chunk: Sequence[tuple[TopicPartition, Op]], *, trust_watches: bool = False) -> list[Op]:
         """Return the deletes of the owner znodes that are still mine."""
-        # a watch that fires takes its path out
-        mine = {tp for tp, _ in chunk if trust_watches and self._owner_path(tp) in self._watched}
-        mine.update(self._mine_among([tp for tp, _ in chunk if tp not in mine]))
-        for tp, _ in chunk:
+        asked = [tp for tp, _ in chunk]
+        # a watch that fires takes its path out; while some are looked at, the watch of another one may fire
+        all_watched = trust_watches and all(self._owner_path(tp) in self._watched for tp in asked)
+        mine = set(asked if all_watched else self._mine_among(asked))
+        for tp in asked:
             if tp not in mine:
                 logger.warning("%s: the owner znode of %s is not mine any more", self._consumer_id, tp)
         # what I delete myself is no news

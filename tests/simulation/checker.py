@@ -585,9 +585,13 @@ class Checker:
         self.answered_at[name] = len(self._history.events)
         # of two stores: an offset that stands already needs no write, and the owners are read
         if kind == "multi" or (self.is_dual and kind in ("multi_read", "exists")):
-            self.checked_at[name] = len(self._history.events)
             if self.is_dual:
-                self.stood_when_checked[name] = {tp: offset for tp, (offset, _) in self.offsets.items()}
+                # a large commit is checked in several requests
+                stood = self.stood_when_checked.setdefault(name, {}) if name in self.checked_at else {}
+                for tp, (offset, _) in self.offsets.items():
+                    stood.setdefault(tp, set()).add(offset)
+                self.stood_when_checked[name] = stood
+            self.checked_at[name] = len(self._history.events)
 
     def note_told(self, name, told):
         """A member has heard from the coordinator what is kept."""
@@ -652,9 +656,9 @@ class Checker:
     def on_committed(self, now, name, tp, offset):
         """A user's commit has returned, and says that this stands."""
         # an operator may have written the same, or another one between the two stores
-        stood = {self.offsets.get(tp, (0, ""))[0], self.stood_when_checked.get(name, {}).get(tp)}
-        stood |= self.lives[name, tp].foreign
-        is_in_first = offset in self.wrote.get((name, tp), ()) or offset in stood
+        life = self.lives[name, tp]
+        stood = {self.offsets.get(tp, (0, ""))[0], *self.stood_when_checked.get(name, {}).get(tp, ())} | life.foreign
+        is_in_first = offset in self.wrote.get((name, tp), ()) or offset in stood or life.has_lost_versions
         # what Kafka refuses may stand there already, written by whom ever
         is_kept = offset == self.in_kafka.get(tp) or offset in self.wrote_to_kafka.get((name, tp), ())
         is_in_kafka = not self.is_dual or is_kept

@@ -164,6 +164,23 @@ def test_an_owner_znode_that_a_jvm_member_took_is_not_deleted_though_it_was_watc
     assert "the owner znode of t/7 is not mine any more" in caplog.text
 
 
+def test_an_owner_znode_that_another_member_takes_while_its_neighbour_is_looked_at_is_not_deleted(group):
+    a = group.join("a", {"t": 1})
+    group.settle()
+    group.pass_time(1.5)
+    robber = Configured(group.server, "g_z", {"t": 1})
+
+    def take(number):
+        robber.store.delete(f"{OWNERS}/{number}")
+        robber.store.create(f"{OWNERS}/{number}", b"g_z-0", ephemeral=True)
+
+    # its watch fires, so a release looks at it
+    take(0)
+    Multis(group, a).before["multi_read"] = lambda: take(1)
+    a.coordinator._ownership.release(partitions(0, 1, 2), just_asked=True)
+    assert [group.owners("t").get(number) for number in range(3)] == ["g_z-0", "g_z-0", None]
+
+
 def test_without_a_word_from_zookeeper_watches_are_not_trusted(group):
     a = group.join("a", {"t": 1})
     group.settle()
