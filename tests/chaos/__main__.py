@@ -81,7 +81,7 @@ def report(given: argparse.Namespace, folder: Path, figures: dict) -> int:
     violations = figures["violations"]
     print(f"{len(violations)} violations")
     for violation in violations[:MOST_SHOWN]:
-        print(violation[:2000])
+        print(violation[:20_000])
     return 1 if violations else 0
 
 

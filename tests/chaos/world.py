@@ -327,7 +327,13 @@ class World:
                     missing[partition] = f"delivered to {self._delivered.get(partition)}, acknowledged {offset}"
             return not missing
 
-        wait_for(flows, timeout_s, lambda: NoFlowError(f"no flow after {timeout_s:g} s: {missing}\n{self.logs()}"))
+        def owners():
+            ids = {self.observer.owners.get(partition, "").rpartition("-")[0] for partition in missing}
+            return [name for name, member in self.members.items() if member.consumer_id in ids]
+
+        wait_for(
+            flows, timeout_s, lambda: NoFlowError(f"no flow after {timeout_s:g} s: {missing}\n{self.logs(owners())}")
+        )
         self.history.write("flows")
 
     def _read_tail(self):
@@ -345,12 +351,16 @@ class World:
 
         wait_for(done, timeout_s, lambda: NoFlowError(f"not all was delivered within {timeout_s:g} s\n{self.logs()}"))
 
-    def logs(self):
-        """Return what each member said and logged last; of Python members also where each of their threads is."""
+    def logs(self, first=()):
+        """Return what each member said and logged last; of Python members also where each of their threads is.
+
+        first: the names of members whose logs come before those of the others, since not all may be shown.
+        """
         for member in self.members.values():
             if member.kind != "jvm":
                 member.process.write_stacks()
-        return "\n".join(f"=== {m.name}\n{m.process.log_tail()}" for m in self.members.values())
+        order = sorted(self.members.values(), key=lambda member: member.name not in first)
+        return "\n".join(f"=== {m.name}\n{m.process.log_tail()}" for m in order)
 
     # What servers are doing.
 
