@@ -8,7 +8,7 @@ What a figure includes, messages a second:
 - ours: from the first batch or message at the user to the last. Joining the group is not in it.
 - raw: the same for a loop over confluent_kafka's consume() with the settings that our fetcher gives to librdkafka.
 - socket: sends the same requests as our columnar fetcher, and reads only the headers of the batches in the responses,
-which contain the next offsets. A floor also checks the batches' CRCs and decompresses the records, or copies them once.
+  which contain the next offsets. A floor also checks the CRCs, and decompresses the records or copies them once.
 - scala: nMsg.sec of kafka.tools.ConsumerPerformance with --zookeeper and one thread. The tool starts its clock
   after it joined and slept a second, in which its fetcher filled the queue: neither is in the figure. The tool of 0.8
   computes its rate differently, so there the figure is computed from the times and the count that it prints.

@@ -354,7 +354,7 @@ class World:
     def logs(self, first=()):
         """Return what each member said and logged last; of Python members also where each of their threads is.
 
-        first: the names of members whose logs come before those of the others, since not all may be shown.
+        first: the names of some members. Their logs come first, because a long text is cut at its end.
         """
         for member in self.members.values():
             if member.kind != "jvm":

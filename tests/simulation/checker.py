@@ -137,7 +137,7 @@ class Checker:
         self.checked_at = {}
         """{member: how many events there were when ZooKeeper last carried a transaction of it out}."""
         self.stood_when_checked = {}
-        """{member: the offsets in ZooKeeper at that moment}, of two stores."""
+        """{member: {partition: offsets in ZooKeeper when a request of its commit was carried out}}, of two stores."""
         self.answered_at = {}
         """{member: how many there were when ZooKeeper last answered anything, or the coordinator of offsets}."""
         self.kept_at = {}
@@ -658,7 +658,10 @@ class Checker:
         # an operator may have written the same, or another one between the two stores
         life = self.lives[name, tp]
         stood = {self.offsets.get(tp, (0, ""))[0], *self.stood_when_checked.get(name, {}).get(tp, ())} | life.foreign
-        is_in_first = offset in self.wrote.get((name, tp), ()) or offset in stood or life.has_lost_versions
+        if life.has_lost_versions:
+            # a znode that was deleted and written anew passes a check of the version that the member read
+            stood |= life.starts
+        is_in_first = offset in self.wrote.get((name, tp), ()) or offset in stood
         # what Kafka refuses may stand there already, written by whom ever
         is_kept = offset == self.in_kafka.get(tp) or offset in self.wrote_to_kafka.get((name, tp), ())
         is_in_kafka = not self.is_dual or is_kept
