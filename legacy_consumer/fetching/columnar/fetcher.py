@@ -63,8 +63,6 @@ else:
 
 logger = logging.getLogger(__name__)
 
-_LOW_BACKLOG_BYTES = 8 * 1024 * 1024
-"""With less than this waiting the next response is taken in, while others decode, and the one after it asked for."""
 _SERVICE_S = 0.05
 """The interval at which sockets and searches are served while there is enough to hand out; else each poll does it."""
 _SEARCH_SLICE_S = 0.005
@@ -192,7 +190,7 @@ class ColumnarFetcher:
 
     def _poll(self, max_messages: int, deadline: float) -> ColumnarBatch | None:
         now = time.monotonic()
-        is_low = self._backlog.nbytes < _LOW_BACKLOG_BYTES
+        is_low = self._backlog.nbytes < self._settings.backlog_bytes
         if is_low or now >= self._serviced_at + _SERVICE_S:
             self._service(now, 0.0)
         while True:

@@ -29,7 +29,8 @@ class FetchSettings:
     response_bytes have room for it; response_bytes: of a response. Requests ask for these sizes; a broker from 0.10.1
     on sends the first batch of messages whole, even if it is larger. largest_bytes: of one batch, or one response:
     larger ones are an error.
-    backlog_bytes: with this much received and not handed out, no more is received.
+    backlog_bytes: with this much received and not decoded, no more is received. With less the next response is, while
+    others are decoded, and the one after it is asked for.
     """
 
     client_id: str
@@ -44,7 +45,7 @@ class FetchSettings:
     response_bytes: int = _RESPONSE_BYTES
     least_partition_bytes: int = _LEAST_PARTITION_BYTES
     largest_bytes: int = _LARGEST_BYTES
-    backlog_bytes: int = 4 * _RESPONSE_BYTES
+    backlog_bytes: int = _RESPONSE_BYTES
 
     @classmethod
     def of(cls, config: ConsumerConfig) -> FetchSettings:

@@ -41,6 +41,9 @@ class BrokerSockets:
         """{descriptor: broker} of the connections."""
         self._openings: dict[BrokerAddress, Opening] = {}
         self._connections: dict[BrokerAddress, Connection] = {}
+        self._responses = 0
+        self._last_response: dict[BrokerAddress, int] = {}
+        """{broker: the number of its last response, counted over all brokers}."""
 
     def ring(self) -> None:
         """End a wait; from any thread."""
@@ -83,7 +86,10 @@ class BrokerSockets:
         return version
 
     def wait(self, wait_s: float) -> list[BrokerAddress]:
-        """Up to wait_s for brokers that have something to say, or for the bell."""
+        """Up to wait_s for brokers that have something to say, or for the bell; the one that waits longest first.
+
+        With a full backlog one response is received, and the next when there is room: each broker has its turn.
+        """
         readable: list[BrokerAddress] = []
         for descriptor, _ in self._poll.poll(wait_s * 1000):
             address = self._polled.get(descriptor)
@@ -92,6 +98,7 @@ class BrokerSockets:
                     self._bell_in.recv(4096)
             else:
                 readable.append(address)
+        readable.sort(key=lambda address: self._last_response.get(address, 0))
         return readable
 
     def note_any_byte(self) -> None:
@@ -116,7 +123,11 @@ class BrokerSockets:
         if not connection.is_waiting:
             raise BrokersUnavailableError(f"broker {address.broker_id} at {address} does not answer")
         body = connection.receive()
-        return None if body is None else decode_fetch(connection.versions.of(Api.FETCH), body)
+        if body is None:
+            return None
+        self._responses += 1
+        self._last_response[address] = self._responses
+        return decode_fetch(connection.versions.of(Api.FETCH), body)
 
     def close(self) -> None:
         """Hang up everywhere; twice is harmless, one after the other."""
@@ -133,6 +144,7 @@ class BrokerSockets:
         if opening is not None:
             opening.close(0)
         connection = self._connections.pop(address, None)
+        self._last_response.pop(address, None)
         if connection is not None:
             del self._polled[connection.fileno()]
             self._poll.unregister(connection)

@@ -288,6 +288,18 @@ def test_of_a_user_that_takes_little_no_more_is_received_than_the_backlog_may_ho
         reader.check(world.partitions)
 
 
+def test_no_broker_is_left_out_while_the_backlog_is_full_of_another_ones_messages():
+    # a response is larger than the backlog, and the next one is there before the user has taken all of it
+    with World(random.Random(4), brokers=2, partitions=2, messages=3000, backlog_bytes=100) as world:
+        for tp, broker in zip(world.partitions, world.brokers, strict=True):
+            world.lead(tp, broker)
+        reader = Reader(world)
+        for _ in range(600):
+            reader.poll(most=1)
+            world.now += 0.1
+        assert min(reader.counts().values()) > 200
+
+
 def test_a_new_leader_is_gone_to_while_the_old_ones_host_takes_no_connection():
     with World(random.Random(3)) as world:
         dead, other = world.brokers
