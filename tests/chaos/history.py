@@ -10,6 +10,7 @@ for appending: what a process wrote before it was killed is there.
               status              phase, owned
               read                offsets {partition: [offset, version]}: the committed ones, after a claim
               assigned            partitions
+              followed            offsets {the same}: read for a request to reset, which a stranger may have written
               revoked             partitions, how: released, dropped (lost with the session, or stolen)
               delivered           partition, first, last, and seq, the sequence number of the first, none if it does
                                   not hold what was produced; asked: when the user came for them; looked: when the

@@ -217,6 +217,12 @@ class Story:
             start, version = self._read.get((event.who, partition), (None, -1))
             self._begin_life(Life(event.who, PYTHON, partition, event.at, start, version))
 
+    def _on_followed(self, event: Event) -> None:
+        for partition, (offset, _) in event.offsets("offsets").items():
+            life = self._life_at(event.who, partition)
+            if life is not None and offset is not None:
+                life.foreign.add(offset)
+
     def _on_revoked(self, event: Event) -> None:
         for partition in event["partitions"]:
             self._end_life(event.who, partition, event.at, event["how"])

@@ -70,13 +70,15 @@ class RecordingOffsets:
 
 
 class Listener:
-    """Writes down which partitions come and go, and whether they were given up in order."""
+    """Writes down which partitions come and go, whether they were given up in order, and where a reset moved them."""
 
     def __init__(self, history, delivery):
         self._history = history
         self._how = "released"
         self._drop = delivery.drop
+        self._follow = delivery.follow
         delivery.drop = self.drop
+        delivery.follow = self.follow
 
     def drop(self, partitions):
         self._how = "dropped"
@@ -84,6 +86,11 @@ class Listener:
             self._drop(partitions)
         finally:
             self._how = "released"
+
+    def follow(self, find):
+        followed = self._follow(find)
+        self._history.write("followed", offsets=_pairs(followed))
+        return followed
 
     def before_releasing_partitions(self, partitions):
         self._history.write("revoked", partitions=sorted(tp.partition for tp in partitions), how=self._how)

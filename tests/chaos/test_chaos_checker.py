@@ -122,6 +122,16 @@ def test_jump_to_an_offset_that_somebody_else_wrote_is_in_order():
     assert figures["backwards"]["by_operator"] == 1
 
 
+@pytest.mark.parametrize("is_followed", [True, False])
+def test_jump_to_an_offset_that_a_member_followed_is_in_order(is_followed):
+    told = first_half()
+    told.note(2.6, "runner", "operator", partition=0, offset=2, version=1, before=5)
+    if is_followed:
+        told.note(2.7, "p1", "followed", offsets={"0": [2, 1]})
+    told.takes(2.8, "p1", 2, 9).commits(2.9, "p1", 10, 2)
+    assert names_of(told.gives_up(3.0, "p1").final(4.0, 10).judged()) == ([] if is_followed else ["order"])
+
+
 def test_messages_of_a_partition_that_was_never_assigned_break_the_order():
     told = second_half(first_half().gives_up(3.0, "p1")).member("p3").takes(6.5, "p3", 9, 9)
     assert names_of(told.judged()) == ["order"]
