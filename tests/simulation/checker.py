@@ -395,16 +395,17 @@ class Checker:
             life.waiting.discard(offset)
         if life is None or life.ended is not None or life.next_offset is None or offset >= life.next_offset:
             return
+        done = min(life.waiting, default=life.next_offset) if self.acknowledges else offset + 1
         if user != life.user or actor.blips != life.blips:
             # taken in an earlier life of the partition, or given up meanwhile by a release that came to nothing; or by
             # a thread that died, for which its successor says so
-            life.unanswered.add(offset + 1)
+            life.unanswered.add(done)
             self._note_own(life)
             return
         if (actor.busy or actor.suspended_at is not None) and life.done is not None:
             # a commit that is under way, or that could not be sent, says what was done when it began
             life.unanswered.add(life.done)
-        life.done = min(life.waiting, default=life.next_offset) if self.acknowledges else offset + 1
+        life.done = done
         # what comes back while the coordinator is at work, or after drain.timeout.ms, may be too late for its commit
         if not actor.busy and actor.phase in (Phase.STABLE, Phase.DRAINING):
             life.acked = life.done
