@@ -160,6 +160,17 @@ def test_many_partitions_have_exact_positions(own, fetching, kafka, store):
     assert got.positions == dict.fromkeys(wanted, 20)
 
 
+def test_no_partition_is_left_out_while_a_slow_user_takes_the_others(own, fetching, kafka, store):
+    """Each partition holds more than its part of a response, and the user is never done with what has been fetched."""
+    name, partitions, each = own("wide"), 24, 12_000
+    kafka.create_topic(name, partitions=partitions)
+    produce(kafka, name, (Record(None, b"x" * 200, n % partitions) for n in range(partitions * each)))
+    with fetching(kafka, store) as fetcher:
+        fetcher.assign({TopicPartition(name, p): 0 for p in range(partitions)})
+        got = fetch(fetcher, partitions * each * 3 // 4, max_messages=100)
+    assert len(got.messages) == partitions
+
+
 def test_gaps_of_compaction_leave_exact_positions(own, fetching, kafka, store):
     config = {"cleanup.policy": "compact", "segment.ms": "100", "min.cleanable.dirty.ratio": "0.01"}
     tp = TopicPartition(own("compacted"), 0)

@@ -15,7 +15,9 @@ SettingsDict: TypeAlias = dict[str, str | int | float | bool]
 
 _QUEUE_BUDGET_KBYTES = 65536
 """All streams together buffer so much, and each broker's fetch in flight on top."""
-_FETCH_MAX_BYTES = 8 * 1024 * 1024
+_PARTITIONS_AT_ONCE = 50
+"""A response has room for so many partitions of a broker. librdkafka begins each request of a full queue with the same
+partition, so those for which there is no room wait until the user has read the others to their ends."""
 _LARGEST_RESPONSE_BYTES = 2**31 - 1
 _MOST_MS = 300_000
 _MOST_FETCH_BYTES = 1_000_000_000
@@ -117,7 +119,7 @@ def fetcher_settings(config: ConsumerConfig, brokers: Collection[Broker], stream
     Checking CRCs, as the JVM does, costs nothing that can be measured.
     """
     fetch_bytes = min(config.fetch_message_max_bytes or KAFKA_FETCH_BYTES, _MOST_FETCH_BYTES)
-    fetch_max_bytes = max(_FETCH_MAX_BYTES, fetch_bytes)
+    fetch_max_bytes = min(_PARTITIONS_AT_ONCE * max(fetch_bytes, KAFKA_FETCH_BYTES), _MOST_FETCH_BYTES)
     settings: SettingsDict = {
         **_consumer_settings(config, brokers, config.group_id),
         # a position outside the log comes back as an error: the fetcher looks where the log is, says so, and resets
