@@ -302,6 +302,7 @@ class Poll:
         self._polled.remove(one)
 
     def poll(self, timeout_ms):
+        self._world.waits += 1
         found = self._ready()
         if not found and timeout_ms > 0:
             pipes = [one._socket for one in self._polled if isinstance(one, Connection)]
@@ -444,6 +445,8 @@ class World:
         self.openings = []
         self.zookeeper_reads = 0
         self.received_bytes = 0
+        self.waits = 0
+        """How often the sockets were waited for."""
         self.late_s = 2 * TIMEOUT_S
         self.slow_s = 0.5
         self.brokers = [Broker(self, number) for number in range(brokers)]
@@ -529,6 +532,7 @@ class World:
 
     def wait(self, longest_s, arrivals=()):
         """Let the clock go on to what comes next, at most so far."""
-        events = [*arrivals, *(opening.due for opening in self.openings)]
+        # one that is due was taken, or an interrupted poll has forgotten it
+        events = [*arrivals, *(opening.due for opening in self.openings if opening.due > self.now)]
         events += [self._leader_finder.due(), self._finder.due()]
         self.now = min(self.now + longest_s, max(self.now + 1e-6, min(events)))

@@ -15,8 +15,14 @@ from zk_layout.model import TopicPartition
 @dataclass(slots=True)
 class _Waiting:
     records: Records
+    end: int
+    """Bytes received up to its end, counted from some earlier record set on."""
     ahead: Ahead | None = None
     """Set while another thread decodes it, or has."""
+
+    @property
+    def nbytes(self) -> int:
+        return len(self.records.records)
 
 
 class Backlog:
@@ -38,14 +44,15 @@ class Backlog:
         self._current: Records | None = None
         self._columns: Columns | None = None
         self._at = 0
-        self._size = 0
         self.positions: Mapping[TopicPartition, int] = {}
         """The position of each partition after the last take, also behind records without messages for the user."""
 
     @property
     def nbytes(self) -> int:
         """Bytes that were received and not decoded."""
-        return self._size
+        # not a sum of its own, which an exception in the midst of a change could make wrong for ever
+        waiting = self._waiting
+        return waiting[-1].end - waiting[0].end + waiting[0].nbytes if waiting else 0
 
     @property
     def is_empty(self) -> bool:
@@ -60,10 +67,8 @@ class Backlog:
 
     def add(self, records: Records) -> None:
         """Put behind the others."""
-        if not self._waiting:
-            self._size = 0  # an interrupted drop_first may have left it too large
-        self._waiting.append(_Waiting(records))
-        self._size += len(records.records)
+        before = self._waiting[-1].end if self._waiting else 0
+        self._waiting.append(_Waiting(records, before + len(records.records)))
         self._begin_ahead()
 
     def take(self, most: int, enough: int | None = None, enough_bytes: int = sys.maxsize) -> list[Columns]:
@@ -110,15 +115,12 @@ class Backlog:
 
     def drop_first(self) -> Records:
         """Take out the record set that could not be decoded."""
-        records = self._waiting.popleft().records
-        self._size -= len(records.records)
-        return records
+        return self._waiting.popleft().records
 
     def clear(self) -> None:
         """Drop everything."""
         self._waiting.clear()
         self._current = self._columns = None
-        self._size = 0
 
     def _decode_next(self) -> None:
         first = self._waiting[0]
@@ -129,7 +131,7 @@ class Backlog:
         following = self._waiting[1].ahead if len(self._waiting) > 1 else None
         columns = self._decode(records) if first.ahead is None else first.ahead.result(following)
         if columns.has_more and columns.next_offset > records.position:
-            self._waiting[0] = _Waiting(replace(records, position=columns.next_offset))
+            self._waiting[0] = _Waiting(replace(records, position=columns.next_offset), first.end)
         else:
             self.drop_first()
         self._columns, self._current, self._at = columns, records, 0

@@ -54,6 +54,7 @@ from legacy_consumer.fetching.columnar.records import (
 from legacy_consumer.fetching.columnar.settings import FetchSettings
 from legacy_consumer.fetching.columnar.sockets import BrokerSockets
 from legacy_consumer.fetching.positions import Found, PositionFinder, Search, StandingStill
+from zk_layout.errors import LegacyConsumerError
 from zk_layout.model import TopicPartition
 
 if sys.version_info >= (3, 11):
@@ -94,6 +95,7 @@ class ColumnarFetcher:
         self._woken = False
         self._closed = False
         self._polling: int | None = None
+        self._is_interrupted = False
         # below: the polling thread's own
         self._core = FetchCore(settings, glance)
         self._sockets = BrokerSockets(settings, begin_opening)
@@ -157,9 +159,17 @@ class ColumnarFetcher:
             self._polling = threading.get_ident()
             changes, self._changes = self._changes, {}
         try:
+            if self._is_interrupted:
+                self._begin_anew()
             if changes:
                 self._apply(changes)
             return self._poll(max_messages, time.monotonic() + timeout_s)
+        except LegacyConsumerError:
+            raise
+        except BaseException:
+            # Ctrl-C, for example: of what was under way it is not known how far it came
+            self._is_interrupted = True
+            raise
         finally:
             self._end_poll()
 
@@ -187,6 +197,11 @@ class ColumnarFetcher:
             self._free()
 
     # The polling thread.
+
+    def _begin_anew(self) -> None:
+        self._sockets.begin_anew()
+        self._follow(self._core.interrupted(time.monotonic()))
+        self._is_interrupted = False
 
     def _poll(self, max_messages: int, deadline: float) -> ColumnarBatch | None:
         now = time.monotonic()

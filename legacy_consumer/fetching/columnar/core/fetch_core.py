@@ -6,6 +6,7 @@ driver (fetcher.ColumnarFetcher, with threads) connects, sends, receives, decode
     requests(now)                     the orders for connections: Open, Send, HangUp
     opened, heard, received, lost     the results of these orders
     gone, look_for_silence            brokers that left ZooKeeper, silent brokers
+    interrupted                       the driver did not come to the end of its orders and events
     change, leader_found, placed      changes of the user's code, and results of searches
     damaged                           the decoder cannot read a record set
     next_deadline()                   when requests() and look_for_silence() are to be called at the latest
@@ -168,6 +169,13 @@ class FetchCore:
         for broker in [broker for broker in self._brokers.values() if broker.address.broker_id in broker_ids]:
             if broker.line is not Line.CLOSED:
                 events += self._lose(broker, f"broker {broker.address.broker_id} left ZooKeeper", now)
+        return events
+
+    def interrupted(self, now: float) -> list[Event]:
+        """An exception struck the driver, so a connection may not be what it is thought to be: begin all anew."""
+        events: list[Event] = []
+        for broker in [broker for broker in self._brokers.values() if broker.line is not Line.CLOSED]:
+            events += self._lose(broker, "an exception interrupted the consuming thread", now)
         return events
 
     def look_for_silence(self, now: float) -> list[Event]:

@@ -1,15 +1,19 @@
 """Each call to a broker fails in every way, and what a member may rely on all the same."""
 
+import contextlib
 import random
 import traceback
 from collections import Counter, defaultdict
+from pathlib import Path
 
 import pytest
 
 from legacy_consumer.errors import CorruptRecordsError, KafkaError
+from legacy_consumer.fetching import columnar
 from legacy_consumer.fetching.columnar.core import Records
 from legacy_consumer.fetching.columnar.protocol.error_codes import Remedy, error_name, remedy
 from legacy_consumer.fetching.columnar.records import Ahead
+from tests.support.at_line import AfterCall, AtLine, PassedLines, interrupt
 from tests.support.memory import memory_for
 from tests.support.wire_world import BACKOFF_S, World
 from zk_layout.model import TopicPartition
@@ -48,6 +52,11 @@ LASTING = [
     *(("fetch", f"response-error {code}") for code in ONE_OF_EACH),
 ]
 WATCHED_S = 10.0
+POLLING = tuple(
+    str(Path(columnar.__file__).parent / name)
+    for name in ("fetcher.py", "backlog.py", "batch.py", "sockets.py", "connection.py", "core", "protocol", "records")
+)
+"""What runs on the polling thread."""
 
 
 class Reader:
@@ -298,6 +307,34 @@ def test_no_broker_is_left_out_while_the_backlog_is_full_of_another_ones_message
             reader.poll(most=1)
             world.now += 0.1
         assert min(reader.counts().values()) > 200
+
+
+@pytest.mark.parametrize("strike_at", [AtLine, AfterCall])
+def test_a_poll_interrupted_anywhere_leaves_every_message_and_every_broker_where_it_was(strike_at):
+    lines = PassedLines(POLLING)
+    assert not is_struck(lines)
+    # of the calls, which are fewer, every third
+    for number in lines.first_times(1) if strike_at is AtLine else range(1, 10_000, 3):
+        if not is_struck(strike_at(number, interrupt, library=POLLING)):
+            return
+
+
+def is_struck(strike):
+    """Let a poll be interrupted there, and check that all goes on; False if it went by without a strike."""
+    with World(random.Random(3), brokers=2, partitions=3, messages=6, backlog_bytes=100) as world:
+        reader = Reader(world)
+        with strike, contextlib.suppress(KeyboardInterrupt):
+            while not reader.has_all(world.partitions):
+                reader.poll(most=4)
+        # as a stream does: it goes on behind the messages that its user has got
+        world.fetcher.unassign(world.partitions)
+        world.fetcher.assign({tp: len(reader.messages[tp.partition]) for tp in world.partitions})
+        reader.until(lambda: reader.has_all(world.partitions), 3.0)
+        reader.check(world.partitions)
+        waits = world.waits
+        reader.poll()
+        assert world.waits < waits + 500, "processor time at rest"
+    return strike.struck
 
 
 def test_a_new_leader_is_gone_to_while_the_old_ones_host_takes_no_connection():
