@@ -108,7 +108,8 @@ class Fetcher(Protocol):
         outside the log, and behind records without messages for the user.
 
         Raises: FetchError (retriable ones are retried inside first). PositionError for a partition that waits to be
-        assigned elsewhere, again with later polls until it is.
+        assigned elsewhere, again with later polls until it is. After an exception that is not the library's, as Ctrl-C,
+        the caller assigns all partitions again.
         """
         ...
 

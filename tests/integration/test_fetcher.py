@@ -16,6 +16,7 @@ import pytest
 from legacy_consumer.config import ConsumerConfig
 from legacy_consumer.embedded import EmbeddedKafka
 from legacy_consumer.errors import BrokersUnavailableError, OffsetOutOfRangeError
+from legacy_consumer.fetching import librdkafka
 from legacy_consumer.fetching.columnar import ColumnarFetchers
 from legacy_consumer.fetching.fetcher import EARLIEST, LATEST
 from legacy_consumer.fetching.librdkafka import (
@@ -30,6 +31,7 @@ from legacy_consumer.fetching.librdkafka.client_consumer import ConsumerHandle
 from legacy_consumer.fetching.librdkafka.client_queries import QueryHandle
 from legacy_consumer.fetching.librdkafka.settings import fetcher_settings, query_settings
 from legacy_consumer.fetching.positions import PositionFinder
+from tests.support.at_line import AtLine, PassedLines, interrupt
 from tests.support.fetching import Fetched, fetch, is_silent, poll_into
 from tests.support.log_start import delete_records
 from tests.support.stopwatch import Stopwatch
@@ -451,6 +453,42 @@ def test_keys_stay_together(own, fetching, kafka, store):
 
 
 # Brokers that go away: last, they disturb the others
+
+
+def test_with_librdkafka_a_poll_interrupted_at_any_line_brings_all_once_it_is_assigned_again(kafka, store):
+    """For the columnar fetcher see the unit tests: a world of its own interrupts each step there."""
+    kafka.create_topic("struck", partitions=3)
+    produce(kafka, "struck", ((None, b"x", n % 3) for n in range(60)))
+    partitions = [TopicPartition("struck", p) for p in range(3)]
+    folder = Path(librdkafka.__file__).parent
+    polling = tuple(str(folder / name) for name in ("fetcher.py", "batch.py", "client.py", "client_consumer.py"))
+
+    def is_struck(strike):
+        fetchers = LibrdkafkaFetchers(config_of(kafka), store)
+        try:
+            fetcher, got = fetchers.fetcher(), Fetched()
+            fetcher.assign(dict.fromkeys(partitions[:2], 0))
+            with strike, suppress(KeyboardInterrupt):
+                poll_into(got, fetcher, 7)
+                fetcher.assign({partitions[2]: 0})
+                while got.count < 60:
+                    poll_into(got, fetcher, 7)
+            fetcher.unassign(partitions)
+            fetcher.assign({tp: len(got.messages[tp]) for tp in partitions})
+            deadline = time.monotonic() + 60
+            while got.count < 60:
+                assert time.monotonic() < deadline
+                poll_into(got, fetcher, 7)
+        finally:
+            fetchers.close()
+        assert [got.offsets(tp) for tp in partitions] == [list(range(20))] * 3
+        return strike.struck
+
+    lines = PassedLines(polling)
+    assert not is_struck(lines)
+    for number in lines.first_times(1):
+        if not is_struck(AtLine(number, interrupt, library=polling)):
+            return
 
 
 def test_a_broker_restart_in_the_middle_loses_nothing(own, fetching, kafka, store):

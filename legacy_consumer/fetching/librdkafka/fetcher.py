@@ -18,7 +18,7 @@ from legacy_consumer.fetching.librdkafka.client_consumer import ConsumerHandle
 from legacy_consumer.fetching.librdkafka.client_faults import Fault, FaultKind, has_faults, take_faults
 from legacy_consumer.fetching.positions import PositionFinder, Search, StandingStill
 from legacy_consumer.fetching.topic_names import NO_SUCH_NAME, has_a_possible_name
-from zk_layout.errors import ConnectionLostError, ConnectTimeoutError, SessionExpiredError
+from zk_layout.errors import ConnectionLostError, ConnectTimeoutError, LegacyConsumerError, SessionExpiredError
 from zk_layout.model import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -51,6 +51,7 @@ class LibrdkafkaFetcher:
         self._woken = False
         self._closed = False
         self._polling: int | None = None
+        self._is_interrupted = False
         # below: the polling thread's own
         self._handle: ConsumerHandle | None = None
         self._lives: dict[TopicPartition, int] = {}
@@ -100,12 +101,20 @@ class LibrdkafkaFetcher:
             changes, self._changes = self._changes, {}
             self._woken = False
         try:
+            if self._is_interrupted:
+                self._begin_anew()
             handle = self._handle or self._connect(changes, deadline)
             if handle is None:
                 return None
             if handle.brokers_down or handle.has_forgotten:
                 handle = self._begin_again(handle)
             return self._poll(handle, changes, max_messages, deadline)
+        except LegacyConsumerError:
+            raise
+        except BaseException:
+            # Ctrl-C, for example: what the handle was being told it may have been told, or not
+            self._is_interrupted = True
+            raise
         finally:
             self._end_poll()
 
@@ -137,6 +146,16 @@ class LibrdkafkaFetcher:
             self._free()
 
     # The polling thread.
+
+    def _begin_anew(self) -> None:
+        """Leave the handle and all partitions: the caller assigns them again."""
+        handle, self._handle = self._handle, None
+        self._finder.forget(self._lives.keys())
+        self._standing_still.forget(self._lives.keys())
+        self._lives = {}
+        if handle is not None:
+            handle.close()
+        self._is_interrupted = False
 
     def _connect(self, changes: dict[TopicPartition, int | None], deadline: float) -> ConsumerHandle | None:
         try:
