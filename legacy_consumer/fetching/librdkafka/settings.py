@@ -19,6 +19,7 @@ _PARTITIONS_AT_ONCE = 50
 """A response has room for so many partitions of a broker. librdkafka begins each request of a full queue with the same
 partition, so those for which there is no room wait until the user has read the others to their ends."""
 _LARGEST_RESPONSE_BYTES = 2**31 - 1
+_FRAME_BYTES = 512
 _MOST_MS = 300_000
 _MOST_FETCH_BYTES = 1_000_000_000
 _MOST_BYTES = 100_000_000
@@ -120,6 +121,11 @@ def fetcher_settings(config: ConsumerConfig, brokers: Collection[Broker], stream
     """
     fetch_bytes = min(config.fetch_message_max_bytes or KAFKA_FETCH_BYTES, _MOST_FETCH_BYTES)
     fetch_max_bytes = min(_PARTITIONS_AT_ONCE * max(fetch_bytes, KAFKA_FETCH_BYTES), _MOST_FETCH_BYTES)
+    given = dict(config.rdkafka)
+    limit = str(given.get("receive.message.max.bytes", ""))
+    if limit.isdecimal():
+        # librdkafka refuses to ask for more than it may receive
+        fetch_max_bytes = max(fetch_bytes, min(fetch_max_bytes, int(limit) - _FRAME_BYTES))
     settings: SettingsDict = {
         **_consumer_settings(config, brokers, config.group_id),
         # a position outside the log comes back as an error: the fetcher looks where the log is, says so, and resets
@@ -139,11 +145,11 @@ def fetcher_settings(config: ConsumerConfig, brokers: Collection[Broker], stream
         "receive.message.max.bytes": _receive_limit(brokers, fetch_max_bytes),
         "max.poll.interval.ms": 86400000,  # there is no group on the broker's side that could wait for us
     }
-    return {**settings, **dict(config.rdkafka)}
+    return {**settings, **given}
 
 
 def _receive_limit(brokers: Collection[Broker], fetch_max_bytes: int) -> int:
     # before 0.10.1 a broker knows no limit for a whole response: it fills fetch.message.max.bytes for every partition
     if min((broker.version for broker in brokers), default=4) <= 3:
         return _LARGEST_RESPONSE_BYTES
-    return max(100_000_000, fetch_max_bytes + 512)
+    return max(100_000_000, fetch_max_bytes + _FRAME_BYTES)

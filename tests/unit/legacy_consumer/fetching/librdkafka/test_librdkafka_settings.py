@@ -84,6 +84,11 @@ def test_pass_through_wins():
     assert settings(rdkafka_queued_min_messages="7")["queued.min.messages"] == "7"
 
 
+def test_a_response_is_no_larger_than_what_the_user_lets_librdkafka_receive():
+    assert settings()["fetch.max.bytes"] == 50 * 1048576
+    assert settings(rdkafka_receive_message_max_bytes="10000000")["fetch.max.bytes"] == 10_000_000 - 512
+
+
 def test_streams_share_one_buffer():
     assert settings(streams=1)["queued.max.messages.kbytes"] == 65536
     assert settings(streams=16)["queued.max.messages.kbytes"] == 4096
