@@ -163,7 +163,7 @@ def test_many_partitions_have_exact_positions(own, fetching, kafka, store):
 
 
 def test_no_partition_is_left_out_while_a_slow_user_takes_the_others(own, fetching, kafka, store):
-    """Each partition holds more than its part of a response, and the user is never done with what has been fetched."""
+    """Each partition holds more than one response has room for, and the fetcher is faster than the user."""
     name, partitions, each = own("wide"), 24, 12_000
     kafka.create_topic(name, partitions=partitions)
     produce(kafka, name, (Record(None, b"x" * 200, n % partitions) for n in range(partitions * each)))
@@ -456,7 +456,7 @@ def test_keys_stay_together(own, fetching, kafka, store):
 
 
 def test_with_librdkafka_a_poll_interrupted_at_any_line_brings_all_once_it_is_assigned_again(kafka, store):
-    """For the columnar fetcher see the unit tests: a world of its own interrupts each step there."""
+    """test_brokers_that_fail.py interrupts the columnar fetcher."""
     kafka.create_topic("struck", partitions=3)
     produce(kafka, "struck", ((None, b"x", n % 3) for n in range(60)))
     partitions = [TopicPartition("struck", p) for p in range(3)]

@@ -532,7 +532,7 @@ class World:
 
     def wait(self, longest_s, arrivals=()):
         """Let the clock go on to what comes next, at most so far."""
-        # one that is due was taken, or an interrupted poll has forgotten it
+        # the fetcher has taken an opening that is due, or an interrupted poll has forgotten it
         events = [*arrivals, *(opening.due for opening in self.openings if opening.due > self.now)]
         events += [self._leader_finder.due(), self._finder.due()]
         self.now = min(self.now + longest_s, max(self.now + 1e-6, min(events)))

@@ -16,7 +16,7 @@ from zk_layout.model import TopicPartition
 class _Waiting:
     records: Records
     end: int
-    """Bytes received up to its end, counted from some earlier record set on."""
+    """How many bytes had been received when it was complete; the count begins again when nothing waits."""
     ahead: Ahead | None = None
     """Set while another thread decodes it, or has."""
 
@@ -50,7 +50,7 @@ class Backlog:
     @property
     def nbytes(self) -> int:
         """Bytes that were received and not decoded."""
-        # not a sum of its own, which an exception in the midst of a change could make wrong for ever
+        # computed each time: an exception between two changes could leave a counter wrong for ever
         waiting = self._waiting
         return waiting[-1].end - waiting[0].end + waiting[0].nbytes if waiting else 0
 

@@ -167,7 +167,7 @@ class ColumnarFetcher:
         except LegacyConsumerError:
             raise
         except BaseException:
-            # Ctrl-C, for example: of what was under way it is not known how far it came
+            # Ctrl-C, for example: nobody knows which requests were sent, and which responses were handled
             self._is_interrupted = True
             raise
         finally:

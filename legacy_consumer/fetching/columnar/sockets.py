@@ -50,13 +50,8 @@ class BrokerSockets:
 
     def begin_anew(self) -> None:
         """Hang up everywhere, whatever an exception has left half done."""
-        openings, self._openings = self._openings, {}
-        connections, self._connections = self._connections, {}
         self._begin()
-        for opening in openings.values():
-            opening.close(0)
-        for connection in connections.values():
-            connection.close()
+        self._hang_up_everywhere(0)
 
     def ring(self) -> None:
         """End a wait; from any thread."""
@@ -99,9 +94,9 @@ class BrokerSockets:
         return version
 
     def wait(self, wait_s: float) -> list[BrokerAddress]:
-        """Up to wait_s for brokers that have something to say, or for the bell; the last response's broker comes last.
+        """Up to wait_s for brokers that have something to say, or for the bell; who answered last comes last.
 
-        With a full backlog one response is received, and the next when there is room: each broker has its turn.
+        A caller with room for one response only takes the first broker. So each broker has its turn.
         """
         readable: list[BrokerAddress] = []
         for descriptor, _ in self._poll.poll(wait_s * 1000):
@@ -144,13 +139,18 @@ class BrokerSockets:
 
     def close(self) -> None:
         """Hang up everywhere; twice is harmless, one after the other."""
-        openings, self._openings = self._openings, {}
-        for opening in openings.values():
-            opening.close(_CLOSE_WAIT_S)
-        for address in list(self._connections):
-            self._hang_up(address)
+        self._hang_up_everywhere(_CLOSE_WAIT_S)
         self._bell_in.close()
         self._bell_out.close()
+
+    def _hang_up_everywhere(self, wait_s: float) -> None:
+        openings, self._openings = self._openings, {}
+        connections, self._connections = self._connections, {}
+        self._last_response.clear()
+        for opening in openings.values():
+            opening.close(wait_s)
+        for connection in connections.values():
+            connection.close()
 
     def _hang_up(self, address: BrokerAddress) -> None:
         opening = self._openings.pop(address, None)

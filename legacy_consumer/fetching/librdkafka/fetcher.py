@@ -112,7 +112,7 @@ class LibrdkafkaFetcher:
         except LegacyConsumerError:
             raise
         except BaseException:
-            # Ctrl-C, for example: what the handle was being told it may have been told, or not
+            # Ctrl-C, for example: nobody knows whether librdkafka has got the last assignment
             self._is_interrupted = True
             raise
         finally:

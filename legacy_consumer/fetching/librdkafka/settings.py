@@ -16,8 +16,8 @@ SettingsDict: TypeAlias = dict[str, str | int | float | bool]
 _QUEUE_BUDGET_KBYTES = 65536
 """All streams together buffer so much, and each broker's fetch in flight on top."""
 _PARTITIONS_AT_ONCE = 50
-"""A response has room for so many partitions of a broker. librdkafka begins each request of a full queue with the same
-partition, so those for which there is no room wait until the user has read the others to their ends."""
+"""A response of one broker has room for this many partitions. While its queue is full, librdkafka names the partitions
+in the same order in each request. The broker leaves out the last ones if its response has no room for them."""
 _LARGEST_RESPONSE_BYTES = 2**31 - 1
 _FRAME_BYTES = 512
 _MOST_MS = 300_000

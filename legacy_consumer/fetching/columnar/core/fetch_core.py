@@ -6,7 +6,7 @@ driver (fetcher.ColumnarFetcher, with threads) connects, sends, receives, decode
     requests(now)                     the orders for connections: Open, Send, HangUp
     opened, heard, received, lost     the results of these orders
     gone, look_for_silence            brokers that left ZooKeeper, silent brokers
-    interrupted                       the driver did not come to the end of its orders and events
+    interrupted                       an exception kept the driver from carrying out orders or events
     change, leader_found, placed      changes of the user's code, and results of searches
     damaged                           the decoder cannot read a record set
     next_deadline()                   when requests() and look_for_silence() are to be called at the latest
@@ -172,7 +172,7 @@ class FetchCore:
         return events
 
     def interrupted(self, now: float) -> list[Event]:
-        """An exception struck the driver, so a connection may not be what it is thought to be: begin all anew."""
+        """An exception struck the driver, so it may not have carried out the last orders: open all connections anew."""
         events: list[Event] = []
         for broker in [broker for broker in self._brokers.values() if broker.line is not Line.CLOSED]:
             events += self._lose(broker, "an exception interrupted the consuming thread", now)

@@ -56,7 +56,7 @@ POLLING = tuple(
     str(Path(columnar.__file__).parent / name)
     for name in ("fetcher.py", "backlog.py", "batch.py", "sockets.py", "connection.py", "core", "protocol", "records")
 )
-"""What runs on the polling thread."""
+"""The polling thread executes the lines of these files. Other threads execute the rest of the package."""
 
 
 class Reader:
