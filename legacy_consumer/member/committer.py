@@ -202,7 +202,7 @@ class Committer:
             commits = {
                 tp: commit
                 for tp, commit in self._progress.uncommitted(partitions, unchanged=self.offsets.wants_unchanged).items()
-                if tp.topic not in self._settings.topics_by_hand
+                if tp.topic not in self._settings.topics_by_hand and tp not in self.lost
             }
             result = self._write(commits, consumer_id=self._settings.consumer_id, timeout_s=timeout_s)
         if result.failure is not None:

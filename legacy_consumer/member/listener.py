@@ -65,7 +65,8 @@ class LossListener(RebalanceListener, Protocol):
         """Called after a loss; other members may own the partitions already. Nothing was committed.
 
         The session ended, another client took or deleted the owner znodes, or the topic was deleted. commit_offsets()
-        accepts an offset of these partitions only forward and while no member owns them, or with unfenced=True.
+        leaves these partitions out. If it is given offsets of them, it writes them only forward and while no member
+        owns them, or with unfenced=True.
         """
         ...
 

@@ -10,6 +10,7 @@ from legacy_consumer.errors import OffsetsNotCommittedError
 from tests.support.member_cluster import MemberCluster
 from tests.support.waiting import eventually
 from zk_layout.model import TopicPartition
+from zk_layout.store import CreateOp, DeleteOp
 
 P0, P1 = TPS = [TopicPartition("t", n) for n in range(2)]
 
@@ -364,6 +365,36 @@ def test_an_offset_of_a_partition_that_was_lost_to_another_member_is_refused_in_
     with contextlib.suppress(OffsetsNotCommittedError):
         connector.commit_offsets()
     eventually(lambda: {P0: "another member owns it; with unfenced=True it is written all the same"} in listener.told)
+
+
+class CommitsWhatIsConsumed(Listener):
+    """Commits what is consumed as partitions go, and notes what was committed."""
+
+    connector = None
+    before = staticmethod(lambda: None)
+
+    def before_releasing_partitions(self, partitions):
+        self.before()
+        self.told.append(("committed", self.connector.commit_offsets().committed.keys()))
+
+
+@pytest.mark.parametrize("loss", ["another member took one", "the topic was deleted", "it was created again, too"])
+def test_a_commit_of_what_is_consumed_leaves_out_what_is_lost_while_a_hook_is_told(cluster, loss):
+    listener = CommitsWhatIsConsumed()
+    listener.connector, stream = cluster.join(listener, audit_interval_ms=100)
+    take(stream, 16)
+    assert not next(stream.batches(timeout=0)), "all of them are done"
+    if loss == "another member took one":
+        owner = CreateOp(cluster.owner_path(P0), b"another-0", ephemeral=True)
+        cluster.admin.multi([DeleteOp(cluster.owner_path(P0)), owner])
+    else:
+        if loss == "it was created again, too":
+            listener.before = lambda: cluster.create_topic("t", 2)
+        cluster.admin.delete("/brokers/topics/t")
+    eventually(lambda: [what for what, _ in listener.told][:2] == ["start", "committed"])
+    lost = [P0] if loss == "another member took one" else TPS
+    assert listener.told[1][1] == set(TPS) - set(lost)
+    assert [cluster.committed(tp) for tp in TPS] == [4, None if P1 in lost else 10]
 
 
 def test_partitions_of_a_deleted_topic_are_lost(cluster):
