@@ -310,26 +310,20 @@ class StreamDelivery:
         """Return the listener's start positions, and the partitions without one, which must not start elsewhere."""
         if not isinstance(self.listener, StartListener) or not committed:
             return {}, {}
-        answers: list[object] = []
+        answers: list[tuple[dict[TopicPartition, int], dict[TopicPartition, str]]] = []
+        by_hand = frozenset(tp for tp in committed if self._is_by_hand(tp))
+
+        def ask(listener: RebalanceListener) -> None:
+            # the answer is read here, too: it may be a table that asks a database for each entry
+            answer: object = cast(StartListener, listener).starting_offsets(dict(committed))
+            answers.append(_starts_in(answer, committed, by_hand))
+
         if self._calls is None or not self._calls.is_late:
-            self._tell(lambda listener: answers.append(cast(StartListener, listener).starting_offsets(dict(committed))))
+            self._tell(ask)
         if not answers:
             why = "the listener's starting_offsets raised, or has not returned yet: see the log"
             return {}, dict.fromkeys(committed, why)
-        if not isinstance(answers[0], Mapping):
-            why = f"the listener's starting_offsets must return {{TopicPartition: offset}}, not {answers[0]!r:.100}"
-            return {}, dict.fromkeys(committed, why)
-        given = {tp: answers[0][tp] for tp in committed if answers[0].get(tp) is not None}
-        positions = {tp: position for tp, offset in given.items() if (position := position_of(offset)) is not None}
-        wrong = {
-            tp: f"the listener's starting_offsets says {given[tp]!r:.100}, which is no offset"
-            for tp in given.keys() - positions.keys()
-        }
-        unsaid = [tp for tp in committed if self._is_by_hand(tp) and tp not in given]
-        wrong.update(
-            dict.fromkeys(unsaid, "the listener's starting_offsets does not say, and offsets.by.hand names it")
-        )
-        return positions, wrong
+        return answers[0]
 
     def _is_by_hand(self, tp: TopicPartition) -> bool:
         return tp.topic in self._settings.topics_by_hand
@@ -404,3 +398,21 @@ class StreamDelivery:
 def _problems(committed: Mapping[TopicPartition, Committed]) -> dict[TopicPartition, str]:
     """Return why the unreadable offsets among these are so."""
     return {tp: seen.problem for tp, seen in committed.items() if seen.problem is not None}
+
+
+def _starts_in(
+    answer: object, partitions: Collection[TopicPartition], by_hand: Collection[TopicPartition]
+) -> tuple[dict[TopicPartition, int], dict[TopicPartition, str]]:
+    """Return the start positions in a listener's answer, and why partitions that it must name have none."""
+    if not isinstance(answer, Mapping):
+        why = f"the listener's starting_offsets must return {{TopicPartition: offset}}, not {answer!r:.100}"
+        return {}, dict.fromkeys(partitions, why)
+    given = {tp: offset for tp in partitions if (offset := answer.get(tp)) is not None}
+    positions = {tp: position for tp, offset in given.items() if (position := position_of(offset)) is not None}
+    wrong = {
+        tp: f"the listener's starting_offsets says {given[tp]!r:.100}, which is no offset"
+        for tp in given.keys() - positions.keys()
+    }
+    unsaid = [tp for tp in by_hand if tp not in given]
+    wrong.update(dict.fromkeys(unsaid, "the listener's starting_offsets does not say, and offsets.by.hand names it"))
+    return positions, wrong

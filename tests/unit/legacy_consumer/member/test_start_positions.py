@@ -2,6 +2,7 @@
 
 import contextlib
 import threading
+from collections.abc import Mapping
 
 import pytest
 
@@ -90,8 +91,37 @@ def test_a_partition_that_the_listener_leaves_out_starts_as_without_it(cluster, 
     assert set(connector.lag().values()) == {0}
 
 
+class Table(Mapping):
+    """Reads each entry when it is asked for, as a table of a database does, and notes on which thread."""
+
+    def __init__(self, starts):
+        self.starts, self.threads = starts, []
+
+    def __getitem__(self, tp):
+        self.threads.append(threading.current_thread())
+        if self.starts is None:
+            raise RuntimeError("no database")
+        return self.starts[tp]
+
+    def __iter__(self):
+        raise NotImplementedError("a table may be too large to be listed")
+
+    __len__ = __iter__
+
+
+class Unprintable:
+    """Asks a database to show itself."""
+
+    def __repr__(self):
+        raise RuntimeError("no database")
+
+
 @pytest.mark.parametrize(
-    "first", [RuntimeError("no database"), None, [P0], {P0: -3, P1: 0}, {P0: "8", P1: 0}, {P0: True}]
+    "first",
+    [
+        *[RuntimeError("no database"), None, [P0], {P0: -3, P1: 0}, {P0: "8", P1: 0}, {P0: True}],
+        *[Table(None), Unprintable(), {P0: Unprintable()}],
+    ],
 )
 def test_partitions_wait_for_a_listener_that_does_not_say_where_they_start(cluster, caplog, first):
     """From the committed offset they would be read twice, or not at all."""
@@ -101,6 +131,19 @@ def test_partitions_wait_for_a_listener_that_does_not_say_where_they_start(clust
     taken = take(stream, 3)
     assert taken[P0] == [8, 9]
     assert "where to begin is not known: t/0: the listener's starting_offsets" in caplog.text
+
+
+def test_what_a_listener_answers_is_read_on_the_thread_of_its_hooks(cluster):
+    class Tells(Starts):
+        def starting_offsets(self, partitions):
+            threads.append(threading.current_thread())
+            return super().starting_offsets(partitions)
+
+    threads = []
+    table = Table({P0: 8, P1: 9})
+    _, stream = cluster.join(Tells(table))
+    assert take(stream, 3) == {P0: [8, 9], P1: [9]}
+    assert set(table.threads) == set(threads)
 
 
 def test_one_partition_without_a_start_does_not_keep_the_others(cluster):
