@@ -12,6 +12,7 @@ from typing import SupportsIndex, cast
 from legacy_consumer.config import ClusterConfig, ConsumerConfig
 from legacy_consumer.errors import OffsetError
 from legacy_consumer.fetching.fetcher import EARLIEST
+from legacy_consumer.member.listener import HOOKS, HOOKS_OF_JAVA, LOSSES, STARTS, has_hooks
 from legacy_consumer.offsets.topic_partitions import is_topic_name
 from rebalance.subscription import TopicFilter
 from zk_layout.codecs import MOST_STREAMS, MOST_STREAMS_IN_ALL
@@ -22,9 +23,6 @@ _LARGEST_OFFSET = 2**63 - 1
 _LARGEST_PARTITION = 2**31 - 1
 _LONGEST_S = 1e6
 """The longest possible wait, used for an infinite one: eleven days."""
-_HOOKS = ("before_releasing_partitions", "before_starting_fetchers")
-_HOOKS_OF_JAVA = ("on_partitions_revoked", "on_partitions_assigned")
-_OPTIONAL_HOOKS = ("on_partitions_lost", "starting_offsets")
 
 
 def check_config(config: object, kind: type[ClusterConfig] = ConsumerConfig) -> None:
@@ -118,13 +116,14 @@ def check_flag(flag: object, what: str) -> None:
 
 def check_listener(listener: object) -> None:
     """Check that the listener has the hooks. Raises: ConfigError."""
-    if all(callable(getattr(listener, hook, None)) for hook in _HOOKS_OF_JAVA):
+    if listener is None:
         return
-    missing = [hook for hook in _HOOKS if listener is not None and not callable(getattr(listener, hook, None))]
-    if missing:
-        raise ConfigError("listener", repr(listener), f"has no method {missing[0]}")
-    for hook in _OPTIONAL_HOOKS:
-        if not callable(getattr(listener, hook, check_listener)):
+    if not has_hooks(listener, *HOOKS_OF_JAVA):
+        for hook in HOOKS:
+            if not has_hooks(listener, hook):
+                raise ConfigError("listener", repr(listener), f"has no method {hook}")
+    for hook in (LOSSES, STARTS):
+        if hasattr(listener, hook) and not has_hooks(listener, hook):
             raise ConfigError("listener", repr(listener), f"{hook} is no method")
 
 

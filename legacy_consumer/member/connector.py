@@ -50,7 +50,7 @@ from legacy_consumer.member.counters import ConnectorCounters
 from legacy_consumer.member.hand_source import this_thread
 from legacy_consumer.member.interrupted_calls import is_inside
 from legacy_consumer.member.kafka_stream import KafkaStream
-from legacy_consumer.member.listener import GenerationListener, RebalanceListener, StartListener, in_our_words
+from legacy_consumer.member.listener import STARTS, GenerationListener, RebalanceListener, has_hooks, in_our_words
 from legacy_consumer.member.membership import Membership, StreamKey
 from legacy_consumer.member.owning_process import OwningProcess
 from legacy_consumer.member.stream import GatedStream
@@ -576,7 +576,7 @@ class ConsumerConnector:
             membership = self._membership
             if membership.is_taken:
                 raise MessageStreamsExistError
-            if self._config.topics_by_hand and not isinstance(membership.delivery.listener, StartListener):
+            if self._config.topics_by_hand and not has_hooks(membership.delivery.listener, STARTS):
                 what = "needs a listener whose starting_offsets says where they go on: set it before the streams"
                 raise ConfigError("offsets.by.hand", self._config.offsets_by_hand, what)
             membership.is_taken = True

@@ -3,10 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol, runtime_checkable
+from typing import Protocol, cast, runtime_checkable
 
 from rebalance.snapshot import Assignment
 from zk_layout.model import ConsumerThreadId, TopicPartition
+
+HOOKS = ("before_releasing_partitions", "before_starting_fetchers")
+HOOKS_OF_JAVA = ("on_partitions_revoked", "on_partitions_assigned")
+STARTS = "starting_offsets"
+LOSSES = "on_partitions_lost"
+
+
+def has_hooks(listener: object, *hooks: str) -> bool:
+    """Return whether a listener has these methods, also one that passes its calls on with __getattr__.
+
+    From Python 3.12 on isinstance(listener, a Protocol) does not see the methods of such a listener.
+    """
+    return all(callable(getattr(listener, hook, None)) for hook in hooks)
 
 
 @runtime_checkable
@@ -41,7 +54,6 @@ class RebalanceListener(Protocol):
         ...
 
 
-@runtime_checkable
 class StartListener(RebalanceListener, Protocol):
     """A listener that sets the start of partitions, for offsets that the user's code keeps with its results."""
 
@@ -57,7 +69,6 @@ class StartListener(RebalanceListener, Protocol):
         ...
 
 
-@runtime_checkable
 class LossListener(RebalanceListener, Protocol):
     """A listener that distinguishes lost partitions from released ones."""
 
@@ -71,7 +82,6 @@ class LossListener(RebalanceListener, Protocol):
         ...
 
 
-@runtime_checkable
 class GenerationListener(Protocol):
     """Hooks with the names and the timing of Java's ConsumerRebalanceListener.
 
@@ -134,6 +144,7 @@ class JavaStyleWithStarts(JavaStyle):
 
 def in_our_words(listener: RebalanceListener | GenerationListener | None) -> RebalanceListener | None:
     """Return the listener if it has the hooks of RebalanceListener; else an adapter that calls Java's."""
-    if listener is None or isinstance(listener, RebalanceListener):
-        return listener
-    return JavaStyleWithStarts(listener) if hasattr(listener, "starting_offsets") else JavaStyle(listener)
+    if listener is None or has_hooks(listener, *HOOKS):
+        return cast("RebalanceListener | None", listener)
+    listener = cast(GenerationListener, listener)
+    return JavaStyleWithStarts(listener) if has_hooks(listener, STARTS) else JavaStyle(listener)

@@ -17,7 +17,15 @@ from legacy_consumer.fetching.fetcher import EARLIEST, LATEST, NO_POSITION, LogO
 from legacy_consumer.member.arguments import position_of
 from legacy_consumer.member.committer import CommitSettings, Committer
 from legacy_consumer.member.gate import Pause
-from legacy_consumer.member.listener import JavaStyle, LossListener, RebalanceListener, StartListener
+from legacy_consumer.member.listener import (
+    LOSSES,
+    STARTS,
+    JavaStyle,
+    LossListener,
+    RebalanceListener,
+    StartListener,
+    has_hooks,
+)
 from legacy_consumer.member.listener_calls import BoundedCall, Hook, ListenerCalls
 from legacy_consumer.member.stream import GatedStream
 from legacy_consumer.offsets import OffsetStore, RetrySettings
@@ -113,7 +121,7 @@ class StreamDelivery:
             return
         chosen: dict[TopicPartition, int] = {}
         held: dict[TopicPartition, str] = {}
-        if isinstance(self.listener, StartListener) and claimed:
+        if has_hooks(self.listener, STARTS) and claimed:
             committed = self._committed(claimed)
             held = _problems(committed)
             known = {tp: seen.offset for tp, seen in committed.items() if tp not in held}
@@ -199,7 +207,7 @@ class StreamDelivery:
         self.stop(partitions)
         self.committer.lost = lost = frozenset(partitions)
         try:
-            if isinstance(self.listener, LossListener) and lost:
+            if has_hooks(self.listener, LOSSES) and lost:
                 self._tell(lambda listener: cast(LossListener, listener).on_partitions_lost(lost))
             elif self.listener is not None and lost:
                 self._tell(lambda listener: listener.before_releasing_partitions(lost))
@@ -308,7 +316,7 @@ class StreamDelivery:
         self, committed: Mapping[TopicPartition, int | None]
     ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, str]]:
         """Return the listener's start positions, and the partitions without one, which must not start elsewhere."""
-        if not isinstance(self.listener, StartListener) or not committed:
+        if not has_hooks(self.listener, STARTS) or not committed:
             return {}, {}
         answers: list[tuple[dict[TopicPartition, int], dict[TopicPartition, str]]] = []
         by_hand = frozenset(tp for tp in committed if self._is_by_hand(tp))

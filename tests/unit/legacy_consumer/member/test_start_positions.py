@@ -349,6 +349,59 @@ def test_a_position_beyond_the_end_of_the_log_has_no_lag_not_even_0(cluster):
 # Lost is not revoked
 
 
+class PassesOn:
+    """Has no hook of its own, as an object that notes the calls of another one."""
+
+    def __init__(self, listener):
+        self._listener = listener
+
+    def __getattr__(self, name):
+        return getattr(self._listener, name)
+
+
+class InJavasWords:
+    """The hooks of Java's listener, and where to start."""
+
+    def __init__(self):
+        self.told = []
+
+    def starting_offsets(self, partitions):
+        return {P0: 8, P1: 9}
+
+    def on_partitions_assigned(self, partitions):
+        self.told.append(("start", partitions))
+
+    def on_partitions_revoked(self, partitions):
+        self.told.append(("release", partitions))
+
+    def on_partitions_lost(self, partitions):
+        self.told.append(("lost", partitions))
+
+
+class InOurWords(Starts):
+    """Ours, with those that a listener may have."""
+
+    def __init__(self):
+        super().__init__({P0: 8, P1: 9})
+
+    def on_partitions_lost(self, partitions):
+        self.told.append(("lost", partitions))
+
+
+@pytest.mark.parametrize("make", [InOurWords, InJavasWords])
+def test_a_listener_that_passes_its_calls_on_is_told_all_that_the_one_behind_it_would_be(cluster, make):
+    listener = make()
+    connector, stream = cluster.join(PassesOn(listener))
+    assert take(stream, 3) == {P0: [8, 9], P1: [9]}
+    cluster.admin.delete("/brokers/topics/t")
+    eventually(lambda: listener.told[-1] == ("lost", frozenset(TPS)))
+    cluster.create_topic("t", 2)
+    assert connector.wait_until(lambda status: len(status.owned) == 2 and status.phase is Phase.STABLE, 60)
+    connector.shutdown()
+    assert [what for what, _ in listener.told if what != "asked"] == ["start", "lost", "start", "release"]
+    assert connector.counters.listener_errors == 0
+
+
 class Losing(Listener):
     """Tries to commit in each hook."""
 

@@ -75,6 +75,18 @@ class Wrong(Listener):
         pass
 
 
+class WrongInJavasWords:
+    """The same with Java's hooks."""
+
+    on_partitions_lost = "no method"
+
+    def on_partitions_assigned(self, partitions):
+        pass
+
+    def on_partitions_revoked(self, partitions):
+        pass
+
+
 POSITIONS = {
     "seek": lambda c: c.seek(P0, 1),
     "pause": lambda c: c.pause([P0]),
@@ -110,7 +122,7 @@ BEFORE = {
     },
     **{
         f"listener={v!r}": (ConfigError, lambda c, v=v: c.set_rebalance_listener(v))
-        for v in (Listener(), Wrong(), object(), print, "listener")
+        for v in (Listener(), Wrong(), WrongInJavasWords(), object(), print, "listener")
     },
     "commit": (NotJoinedError, lambda c: c.commit_offsets()),
     "commit of offsets": (NotJoinedError, lambda c: c.commit_offsets({P0: 1})),
