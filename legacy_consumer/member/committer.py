@@ -27,7 +27,7 @@ from zk_layout.model import TopicPartition
 logger = logging.getLogger(__name__)
 
 _UNOWNED = "this member does not own it, or not any more"
-_OWNED = "another member owns it; with unfenced=True it is written all the same"
+_OWNED = "this member does not read it, and it has an owner; with unfenced=True it is written all the same"
 _BY_HAND = "its offsets are kept by hand: offsets.by.hand names its topic"
 _OVERTAKEN = "another client keeps committing it too: see the log, and commit again"
 _BACKWARDS = "the group has committed {} already; with unfenced=True it is moved back"

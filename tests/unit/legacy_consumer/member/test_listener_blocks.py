@@ -224,7 +224,7 @@ def test_a_partition_that_could_not_begin_is_no_more_the_members_once_it_is_rele
         assert is_settled_with(second, 2)
     assert is_settled_with(first, 2)
     assert first.progress.keys() == first.status.owned.keys()
-    with pytest.raises(OffsetsNotCommittedError, match="another member owns it"):
+    with pytest.raises(OffsetsNotCommittedError, match="this member does not read it, and it has an owner"):
         first.commit_offsets({min(second.status.owned): 1})
 
 

@@ -151,6 +151,9 @@ def test_one_partition_without_a_start_does_not_keep_the_others(cluster):
     assert take(stream, 1) == {P1: [9]}
     assert connector.status.phase is not Phase.STABLE
     assert "t/0: the listener's starting_offsets says -7, which is no offset" in str(connector.status.error)
+    with pytest.raises(OffsetsNotCommittedError) as refused:
+        connector.commit_offsets({P0: 5})
+    assert "another member" not in str(refused.value), "this member is its owner"
 
 
 def test_a_partition_whose_offset_is_repaired_while_the_listener_answers_begins_where_the_listener_says(cluster):
@@ -460,7 +463,12 @@ def test_an_offset_of_a_partition_that_was_lost_to_another_member_is_refused_in_
     cluster.admin.create(cluster.owner_path(P0), b"another-0", ephemeral=True)
     with contextlib.suppress(OffsetsNotCommittedError):
         connector.commit_offsets()
-    eventually(lambda: {P0: "another member owns it; with unfenced=True it is written all the same"} in listener.told)
+    eventually(
+        lambda: (
+            {P0: "this member does not read it, and it has an owner; with unfenced=True it is written all the same"}
+            in listener.told
+        )
+    )
 
 
 class CommitsWhatIsConsumed(Listener):
