@@ -66,6 +66,12 @@ class TopicsOnce:
         self._read([tp.topic])
         return tp in self._existing or tp.topic in self.problems
 
+    def refuse_unreadable(self, topics: Collection[str]) -> None:
+        """Raises: the reason why one of these topics cannot be read: no offset of it is moved."""
+        self._read(topics)
+        for topic in sorted(self.problems.keys() & set(topics)):
+            raise self.problems[topic]
+
     def origins(self, topics: Collection[str]) -> dict[str, TopicOrigin]:
         """As read_topic_origins."""
         self._read(topics)
