@@ -268,6 +268,27 @@ def test_prune_and_its_backup_leave_out_groups_that_are_used_meanwhile(cluster, 
     assert list(json.loads(Path(only_file(tmp_path)).read_text(encoding="utf-8"))["offsets"]) == ["old"]
 
 
+@pytest.mark.parametrize(
+    ("pattern", "gone"),
+    [
+        ("job[12]", {"job[12]"}),
+        ("job[!x]", {"job[!x]"}),
+        ("job[*]", {"job[12]", "job[!x]"}),
+        ("job?", {"job1"}),
+        ("job*", {"job[12]", "job[!x]", "job1"}),
+    ],
+)
+def test_only_star_and_question_mark_are_wildcards_in_the_names_to_prune(cluster, pattern, gone):
+    names = {"job[12]", "job[!x]", "job1", "other"}
+    cluster.ago_ms = 86_400_000
+    for group in names:
+        cluster.commit(group, "t", 1)
+    cluster.ago_ms = 0
+    done = cluster.run("groups", "prune", "--older-than", "1s", "--name", pattern, "--execute", "--no-backup")
+    assert done.code == 0, done
+    assert set(cluster.store.get_children("/consumers")) == names - gone
+
+
 def test_prune_continues_after_a_group_that_an_acl_protects(cluster, tmp_path, monkeypatch):
     cluster.ago_ms = 86_400_000
     for group in ("a", "b", "c"):
