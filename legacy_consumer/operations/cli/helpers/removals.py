@@ -9,7 +9,7 @@ from legacy_consumer.operations.admin.deletion import delete_tree
 from legacy_consumer.operations.admin.errors import GroupChangedError, GroupHeldError
 from legacy_consumer.operations.admin.findings import shell_command
 from legacy_consumer.operations.admin.pruning import GroupUse
-from legacy_consumer.operations.cli.helpers.execution import back_up, execution_options, narrow
+from legacy_consumer.operations.cli.helpers.execution import back_up, execution_options, narrow, say_unknown
 from legacy_consumer.operations.cli.helpers.group_tables import GOOD, count
 from legacy_consumer.operations.cli.helpers.progress_bar import progress_bar
 from legacy_consumer.operations.cli.helpers.tables import say, say_error
@@ -75,12 +75,14 @@ def delete_all(
                     is_permitted = False
                     say_error(f"Group {one.group} was not deleted, or not all of it: {error}")
                 advance(1)
-    except BaseException:
+    except BaseException as error:
         if gone:
             say_error(
-                f"Deleted before it stopped: {_names(gone)}; the groups after these are there, "
+                f"Deleted before it stopped: {_names(gone)}; the groups after these are not done, "
                 "run the same command again without those that are gone."
             )
+        for group in touched.difference(each.group for each in gone):
+            say_unknown(error, group)
         raise
     finally:
         narrow(backup, touched)
