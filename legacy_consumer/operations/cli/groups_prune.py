@@ -91,7 +91,9 @@ def prune(
             say_error(f"Group {group} is left out: {error}")
         is_permitted = not forbidden
         if execution.execute and unused:
-            is_permitted &= delete_all(store, unused, topic=None, backup_dir=execution.backup_dir, leave_used=True)
+            is_permitted &= delete_all(
+                store, unused, topic=None, backup_dir=execution.backup_dir, output=output, leave_used=True
+            )
     if output is Output.TABLE and not unused:
         say_error(f"No group of {len(groups)} was unused for so long.")
     elif output is Output.TABLE and not execution.execute:
