@@ -12,6 +12,7 @@ from legacy_consumer.offsets.topic_lives import origin_paths, origins_in
 from zk_layout.closed_znodes import read_or_stat
 from zk_layout.codecs import decode_topic
 from zk_layout.errors import MalformedZnodeError, NoNodeError, NotPermittedError
+from zk_layout.model import TopicPartition
 from zk_layout.paths import TopicPath, TopicsPath
 from zk_layout.store import ZkStore, Znode
 
@@ -44,6 +45,7 @@ class TopicsOnce:
         self._store = store
         self._asked: set[str] = set()
         self._lives: dict[str, TopicLife] = {}
+        self._existing: set[TopicPartition] = set()
         self._origins: dict[str, TopicOrigin] = {}
         self._names: tuple[str, ...] | None = None
         self.problems: dict[str, MalformedZnodeError | NotPermittedError] = {}
@@ -58,6 +60,17 @@ class TopicsOnce:
         """Return {topic: its partitions} of existing topics."""
         self._read(topics)
         return {topic: self._lives[topic] for topic in topics if topic in self._lives}
+
+    def exists(self, tp: TopicPartition) -> bool:
+        """Return whether there is such a partition; which ones an unreadable topic has is not known, so each counts."""
+        self._read([tp.topic])
+        return tp in self._existing or tp.topic in self.problems
+
+    def refuse_unreadable(self, topics: Collection[str]) -> None:
+        """Raises: the reason why one of these topics cannot be read: no offset of it is moved."""
+        self._read(topics)
+        for topic in sorted(self.problems.keys() & set(topics)):
+            raise self.problems[topic]
 
     def origins(self, topics: Collection[str]) -> dict[str, TopicOrigin]:
         """As read_topic_origins."""
@@ -76,7 +89,9 @@ class TopicsOnce:
             self._origins.update(origins_in(missing, znodes))
             for topic, znode in zip(missing, znodes[1:], strict=True):
                 if znode is not None:
-                    self._lives[topic] = TopicLife(self._partitions(topic, znode, closed), znode.stat.czxid)
+                    life = TopicLife(self._partitions(topic, znode, closed), znode.stat.czxid)
+                    self._lives[topic] = life
+                    self._existing.update(TopicPartition(topic, number) for number in life.partitions)
 
     def _partitions(self, topic: str, znode: Znode, closed: Mapping[str, NotPermittedError]) -> tuple[int, ...]:
         path = TopicPath(topic).path

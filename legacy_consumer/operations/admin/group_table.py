@@ -21,6 +21,7 @@ from legacy_consumer.operations.admin.group_members import (
 )
 from zk_layout.codecs import decode_owner
 from zk_layout.errors import MalformedZnodeError
+from zk_layout.model import TopicPartition
 from zk_layout.paths import OffsetsPath, OwnersPath, TopicOffsetsPath, TopicOwnersPath
 from zk_layout.store import ZkStore, Znode
 
@@ -106,14 +107,11 @@ def read_group_partitions(
         members = read_members(store, wanted_groups) if members is None else members
         rows |= _unclaimed(members, cluster, offset_dirs + owner_dirs, topics, partitions)
     origins = cluster.origins({topic for _, topic, _ in rows})
-    lives = cluster.lives({topic for _, topic, _ in rows})
-
-    def exists(topic: str, partition: int) -> bool:
-        # which partitions a topic has that cannot be read is not known
-        return topic in cluster.problems or (topic in lives and partition in lives[topic].partitions)
-
     return [
-        replace(_row(key, offsets.get(key), owners.get(key), origins.get(key[1])), exists=exists(*key[1:]))
+        replace(
+            _row(key, offsets.get(key), owners.get(key), origins.get(key[1])),
+            exists=cluster.exists(TopicPartition(*key[1:])),
+        )
         for key in sorted(rows)
     ]
 

@@ -66,7 +66,7 @@ def write_live(
 ) -> Followed:
     """Have the owners hold the plan's partitions, write all offsets in one multi, and wait until they went on.
 
-    timeout_s: for each of the two waits. before_write: told the plan as it is written, for a backup.
+    timeout_s: for each of the two waits. before_write: told the plan before each try, for a backup.
     Raises: ResetRequestError if not all owners hold still in time or another reset is under way, with nothing written;
     OffsetsChangedError if they go on committing; others as write_plan.
     """
@@ -141,7 +141,7 @@ def _wait(
 ) -> tuple[str, ...]:
     """Wait until the owner of each partition has answered for it. Returns: owners that have not.
 
-    Raises: ResetRequestError if one refuses.
+    Raises: ResetRequestError if one refuses to hold still.
     """
     deadline = clock.monotonic() + timeout_s
     never = threading.Event()
@@ -169,7 +169,8 @@ def _missing(store: ZkStore, group: str, request: Request, state: AnswerState) -
         # anybody may write an answer in its name
         answer = answers.get((owner, session_id))
         if answer is not None and answer.request_id == request.request_id:
-            if answer.state is AnswerState.REFUSED:
+            # a member that comes after the write has no say in it
+            if answer.state is AnswerState.REFUSED and state is AnswerState.READY:
                 raise ResetRequestError(group, f"{owner} refuses: {answer.reason}; stop it first")
             if answer.state is state and tp in answer.partitions:
                 continue

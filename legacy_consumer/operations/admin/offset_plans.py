@@ -136,8 +136,7 @@ def choose_partitions(
     Raises: NoSuchTopicError, NoSuchPartitionError; the reason why a topic cannot be read.
     """
     lives = cluster.lives(topics or {tp.topic for tp in standings})
-    for topic in sorted(lives.keys() & cluster.problems.keys()):
-        raise cluster.problems[topic]
+    cluster.refuse_unreadable(lives)
     if not topics:
         there = {topic: frozenset(life.partitions) for topic, life in lives.items()}
         return {tp: s for tp, s in standings.items() if tp.partition in there.get(tp.topic, ())}
@@ -163,12 +162,14 @@ def make_plan(
     topics: TopicsOnce | None = None,
     members: Sequence[RegisteredMember] | None = None,
 ) -> OffsetPlan:
-    """The plan that puts the group at `after`. acls: of the folders, where there are none. Raises: ZooKeeperError.
+    """The plan that puts the group at `after`. acls: of the folders, where there are none.
 
     topics: as they were when `after` was decided. members: of the group, if the caller has read them already.
+    Raises: ZooKeeperError; the reason why a topic of the plan cannot be read.
     """
     names = {tp.topic for tp, offset in after.items() if offset is not None}
     topics = topics or TopicsOnce(store)
+    topics.refuse_unreadable({tp.topic for tp in after})
     origins = topics.origins(names)
     creations = {topic: origins[topic].czxid if topic in origins else None for topic in names}
     changes = tuple(OffsetChange(tp, standings.get(tp, Standing()), after[tp]) for tp in sorted(after))

@@ -1,8 +1,9 @@
 """Verification that a group's rebalance is over and its result sound, as in Kafka's VerifyConsumerRebalance, and more.
 
 Sound means: every partition of every topic that a member subscribes to is owned exactly once, by a stream of a member
-that is registered for that topic, held by the session in which that member lives. Nothing else is owned, and no request
-for a reset stands without a client that ends it. A reset in progress is reported, and is no problem.
+that is registered for that topic, held by the session in which that member lives. Nothing else is owned. Each of these
+topics can be read. No request for a reset stands without a client that ends it; a reset in progress is reported, and is
+no problem.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 
 from legacy_consumer.errors import NoSuchGroupError
 from legacy_consumer.member.resets import StandingReset, standing_reset
+from legacy_consumer.offsets.topic_partitions import TopicsOnce
 from legacy_consumer.operations.admin.group_members import read_members
 from legacy_consumer.operations.admin.group_snapshots import read_snapshots
 from legacy_consumer.operations.admin.group_table import GroupPartition, read_group_partitions
@@ -76,20 +78,23 @@ def verify_group(store: ZkStore, group: str, *, strategy: Strategy | None = None
     if store.exists(GroupPath(group).path) is None:
         raise NoSuchGroupError(group)
     members = read_members(store, [group])
-    snapshot = read_snapshots(store, members).get(group, GroupSnapshot(group, {}, {}))
+    cluster = TopicsOnce(store)
+    snapshot = read_snapshots(store, members, cluster).get(group, GroupSnapshot(group, {}, {}))
     rows = read_group_partitions(store, [group])
     owned = {TopicPartition(row.topic, row.partition): row for row in rows if row.owner is not None}
     owners = {tp: row.owner or "" for tp, row in owned.items()}
     sessions = {member.consumer_id: member.session_id for member in members}
     ghosts = [ConsumerIdPath(group, member.consumer_id).path for member in members if not member.session_id]
     expected = [TopicPartition(topic, number) for topic, numbers in snapshot.partitions.items() for number in numbers]
+    unknown = [tp for tp in owned if tp.topic in cluster.problems]
     problems = [
         *(Problem("unreadable_member", f"{name}: {reason}") for name, reason in snapshot.unreadable.items()),
+        *(Problem("unreadable_topic", str(reason), topic) for topic, reason in sorted(cluster.problems.items())),
         *(Problem("permanent_member", f"{path} is not ephemeral: it stays when its member is gone") for path in ghosts),
         *_foreign_names(store, group),
         *_permanent_owners(group, owned),
         *_of_expected(snapshot, expected, owned, sessions),
-        *_unexpected(snapshot, set(expected), owned),
+        *_unexpected(snapshot, {*expected, *unknown}, owned),
         *_of_strategy(snapshot, owners, strategy),
     ]
     reset = standing_reset(store, group)

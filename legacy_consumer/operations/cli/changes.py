@@ -12,11 +12,16 @@ import click
 
 from legacy_consumer.errors import ActiveGroupError
 from legacy_consumer.operations.admin.backups import Backup
-from legacy_consumer.operations.admin.errors import OffsetsChangedError, TopicMadeAnewError
+from legacy_consumer.operations.admin.errors import (
+    GroupDeletedError,
+    OffsetsChangedError,
+    ResetRequestError,
+    TopicMadeAnewError,
+)
 from legacy_consumer.operations.admin.live_resets import write_live
 from legacy_consumer.operations.admin.offset_plans import OffsetChange, OffsetPlan
 from legacy_consumer.operations.admin.offset_writes import write_plan
-from legacy_consumer.operations.cli.helpers.execution import Execution, back_up, execution_options, narrow
+from legacy_consumer.operations.cli.helpers.execution import Execution, back_up, execution_options, narrow, say_unknown
 from legacy_consumer.operations.cli.helpers.group_tables import BAD, GOOD, ODD, count
 from legacy_consumer.operations.cli.helpers.outputs import Output, print_csv, print_json
 from legacy_consumer.operations.cli.helpers.progress_bar import progress_bar
@@ -38,6 +43,9 @@ _COLUMNS = (
 )
 _ROWS_SHOWN = 200
 _FIELDS = ("group", "topic", "partition", "before", "after", "owner")
+
+
+_NOTHING_WRITTEN = (ActiveGroupError, GroupDeletedError, OffsetsChangedError, ResetRequestError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,14 +154,14 @@ def _write_all(store: ZkStore, plans: Sequence[OffsetPlan], safety: Safety, done
             for plan in wanted:
                 if done.backup is not None:
                     done.backup.begin(plan.group)
-                touched.add(plan.group)
                 if safety.live and plan.members:
-                    _write_live(store, plan, safety, done)
+                    _write_live(store, plan, safety, done, touched)
                     advance(len(plan.to_write))
                 else:
                     if safety.live and safety.backup_dir is not None:
                         _back_up(store, done, safety.backup_dir, plan.group, [plan])
                     start = done.partitions
+                    touched.add(plan.group)
                     written = write_plan(
                         store, plan, force=safety.force, on_progress=functools.partial(_advance, done, start, advance)
                     )
@@ -165,15 +173,15 @@ def _write_all(store: ZkStore, plans: Sequence[OffsetPlan], safety: Safety, done
                         )
                 done.groups.append(plan.group)
     except BaseException as error:
-        if isinstance(error, (ActiveGroupError, OffsetsChangedError)) or (
-            isinstance(error, TopicMadeAnewError) and not error.was_written
-        ):
+        if isinstance(error, _NOTHING_WRITTEN) or (isinstance(error, TopicMadeAnewError) and not error.was_written):
             touched.discard(plan.group)
         if done.groups:
             say_error(
                 f"Done before it stopped: {', '.join(done.groups)}; the groups after these are "
-                "unchanged, run the same command again for them."
+                "not done, run the same command again for them."
             )
+        for group in touched.difference(done.groups):
+            say_unknown(error, group)
         raise
     finally:
         narrow(done.backup, touched)
@@ -185,12 +193,17 @@ def _advance(done: _Done, start: int, advance: Callable[[int], None], written: i
     done.partitions = start + written
 
 
-def _write_live(store: ZkStore, plan: OffsetPlan, safety: Safety, done: _Done) -> None:
-    def back_up(now: OffsetPlan) -> None:
+def _write_live(store: ZkStore, plan: OffsetPlan, safety: Safety, done: _Done, touched: set[str]) -> None:
+    done.backup = None
+
+    def begin(now: OffsetPlan) -> None:
+        # that of a try that wrote nothing
+        narrow(done.backup, ())
         if safety.backup_dir is not None:
             _back_up(store, done, safety.backup_dir, plan.group, [now])
+        touched.add(plan.group)
 
-    followed = write_live(store, plan, timeout_s=safety.timeout_s, before_write=back_up)
+    followed = write_live(store, plan, timeout_s=safety.timeout_s, before_write=begin)
     done.partitions += len(followed.written.partitions)
     for member in followed.written.joined[:3]:
         say_error(

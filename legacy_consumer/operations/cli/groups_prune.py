@@ -75,11 +75,13 @@ def prune(
     First all offsets are written into one backup, which `offsets import` restores.
     """
     older_than_ms = 1000 * parse_duration_s(older_than)
+    # for fnmatch a bracket begins a set of characters, and a group may have one in its name
+    patterns = [name.replace("[", "[[]") for name in names]
     with open_store(load_cluster_config(cluster)) as store:
         now_ms = SystemClock().wall_ms()
         if execution.execute:
             now_ms = min(now_ms, _zookeeper_ms(store, now_ms))
-        groups = [g for g in list_groups(store) if not names or any(fnmatch.fnmatchcase(g, name) for name in names)]
+        groups = [g for g in list_groups(store) if not names or any(fnmatch.fnmatchcase(g, one) for one in patterns)]
         use, forbidden = read_apart(groups, functools.partial(read_use, store))
         unused = find_unused(use, now_ms=now_ms, older_than_ms=older_than_ms)
         _show(unused, output, now_ms)
@@ -89,7 +91,9 @@ def prune(
             say_error(f"Group {group} is left out: {error}")
         is_permitted = not forbidden
         if execution.execute and unused:
-            is_permitted &= delete_all(store, unused, topic=None, backup_dir=execution.backup_dir, leave_used=True)
+            is_permitted &= delete_all(
+                store, unused, topic=None, backup_dir=execution.backup_dir, output=output, leave_used=True
+            )
     if output is Output.TABLE and not unused:
         say_error(f"No group of {len(groups)} was unused for so long.")
     elif output is Output.TABLE and not execution.execute:

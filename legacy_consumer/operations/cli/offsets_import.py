@@ -106,9 +106,9 @@ def import_command(
                 "nothing was changed: no broker and no topic is here, so members of these groups are elsewhere: check "
                 "the chroot of zookeeper.connect; --no-check puts the offsets here all the same"
             )
-        lives = once.lives({tp.topic for offsets in wanted.values() for tp in offsets})
-        existing = {TopicPartition(topic, number) for topic, life in lives.items() for number in life.partitions}
-        origins = once.origins(lives)
+        named = {tp.topic for offsets in wanted.values() for tp in offsets}
+        once.refuse_unreadable(named)
+        origins = once.origins(named)
         plans: list[OffsetPlan] = []
         left_out = 0
         for name, offsets in wanted.items():
@@ -116,7 +116,7 @@ def import_command(
             left_out += len(earlier)
             offsets = {tp: offset for tp, offset in offsets.items() if tp not in earlier}  # noqa: PLW2901
             standings = standings_or_none(store, name, once)
-            gone = {tp: o for tp, o in offsets.items() if tp not in existing}
+            gone = {tp: o for tp, o in offsets.items() if not once.exists(tp)}
             current = {tp: standings.get(tp, Standing()).offset for tp in offsets.keys() - gone.keys()}
             after = {**gone, **resolve(ToGiven(offsets), current, logs, clamp=clamp, check=not no_check)}
             _say_gone(name, gone)

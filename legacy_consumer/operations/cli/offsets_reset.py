@@ -134,7 +134,9 @@ def reset(
             assert given is not None
             assert from_file is not None
             offsets = choose_offsets(from_file, {group: target.offsets}, chosen)[group]
-            origins = once.origins({tp.topic for tp in offsets})
+            named = {tp.topic for tp in offsets}
+            once.refuse_unreadable(named)
+            origins = once.origins(named)
             earlier = [] if takes_earlier else leave_out_earlier(group, offsets, given, origins)
             wanted = {tp: standings.get(tp, Standing()) for tp in offsets if tp not in earlier}
         else:

@@ -11,10 +11,12 @@ from typing import Concatenate, ParamSpec, TypeVar
 import click
 
 from legacy_consumer.operations.admin.backups import Backup, how_to_put_back, write_backups
+from legacy_consumer.operations.admin.findings import shell_command
 from legacy_consumer.operations.admin.group_acls import read_group_acls
 from legacy_consumer.operations.admin.offset_files import Offsets, Unreadable
 from legacy_consumer.operations.cli.helpers.ending import unwound_by_signals
 from legacy_consumer.operations.cli.helpers.tables import say_error
+from zk_layout.errors import ConnectionLostError, SessionExpiredError
 from zk_layout.store import ZkStore
 
 P = ParamSpec("P")
@@ -81,6 +83,13 @@ def back_up(
     file = write_backups(folder, name, groups, unreadable, acls=acls, topics=topics, one_by_one=True)
     say_error(f"Backup: {file} ({how_to_put_back(file)} puts it back)")
     return Backup(file, groups, unreadable, acls, topics)
+
+
+def say_unknown(error: BaseException, group: str) -> None:
+    """Name the group that the command was changing when it was stopped, or lost ZooKeeper: its change may be done."""
+    if isinstance(error, (ConnectionLostError, SessionExpiredError)) or not isinstance(error, Exception):
+        look = shell_command(group, "offsets", "export")
+        say_error(f"It is not known whether group {group} is changed: see {look}")
 
 
 def narrow(backup: Backup | None, changed: Collection[str]) -> None:

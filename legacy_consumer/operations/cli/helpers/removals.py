@@ -9,8 +9,9 @@ from legacy_consumer.operations.admin.deletion import delete_tree
 from legacy_consumer.operations.admin.errors import GroupChangedError, GroupHeldError
 from legacy_consumer.operations.admin.findings import shell_command
 from legacy_consumer.operations.admin.pruning import GroupUse
-from legacy_consumer.operations.cli.helpers.execution import back_up, execution_options, narrow
+from legacy_consumer.operations.cli.helpers.execution import back_up, execution_options, narrow, say_unknown
 from legacy_consumer.operations.cli.helpers.group_tables import GOOD, count
+from legacy_consumer.operations.cli.helpers.outputs import Output
 from legacy_consumer.operations.cli.helpers.progress_bar import progress_bar
 from legacy_consumer.operations.cli.helpers.tables import say, say_error
 from zk_layout.errors import NotPermittedError
@@ -35,10 +36,17 @@ def say_migrated(use: list[GroupUse]) -> None:
 
 
 def delete_all(
-    store: ZkStore, use: list[GroupUse], *, topic: str | None, backup_dir: Path | None, leave_used: bool = False
+    store: ZkStore,
+    use: list[GroupUse],
+    *,
+    topic: str | None,
+    backup_dir: Path | None,
+    output: Output = Output.TABLE,
+    leave_used: bool = False,
 ) -> bool:
     """Back up and delete what was seen, one group after the other; a line before an error says which are gone.
 
+    output: of the command; beside JSON and CSV the last line goes to standard error.
     leave_used: a group that somebody uses by now, or that an ACL protects, is left alone, and the others go.
     Returns: whether no ACL was in the way.
     """
@@ -75,17 +83,23 @@ def delete_all(
                     is_permitted = False
                     say_error(f"Group {one.group} was not deleted, or not all of it: {error}")
                 advance(1)
-    except BaseException:
+    except BaseException as error:
         if gone:
             say_error(
-                f"Deleted before it stopped: {_names(gone)}; the groups after these are there, "
+                f"Deleted before it stopped: {_names(gone)}; the groups after these are not done, "
                 "run the same command again without those that are gone."
             )
+        for group in touched.difference(each.group for each in gone):
+            say_unknown(error, group)
         raise
     finally:
         narrow(backup, touched)
     what = "" if topic is None else f" topic {topic} of"
-    say(f"Deleted{what}: {_names(gone) or 'nothing'}", GOOD if gone else "")
+    done = f"Deleted{what}: {_names(gone) or 'nothing'}"
+    if output is Output.TABLE:
+        say(done, GOOD if gone else "")
+    else:
+        say_error(done)
     return is_permitted
 
 

@@ -133,7 +133,7 @@ class ClusterJudge:
                 # most partitions of an old cluster have no owner: only the newest look counts
                 window = (sample,)
             kind = None
-            if row.error is not None or (tp in cluster.existing and group.consumes(row.topic)):
+            if tp in cluster.existing and group.consumes(row.topic):
                 problem = row.error
                 if problem is None and found.verdict in {Verdict.EARLIER_TOPIC, Verdict.BEFORE_LOG}:
                     problem = found.reason

@@ -268,6 +268,33 @@ def test_a_member_whose_offsets_are_in_kafka_refuses(cluster):
     assert cluster.committed(T0) is None
 
 
+def test_a_member_that_refuses_after_the_write_is_an_owner_that_has_not_answered(cluster):
+    member, stream = cluster.member()
+    consume(stream, 40)
+    member.commit_offsets()
+    other = MemoryStore(cluster.zookeeper)
+    other.start()
+
+    class TakenOver(MemoryStore):
+        def multi(self, ops):
+            zxid = super().multi(ops)
+            request = decode_request(REQUEST, cluster.admin.get_data(REQUEST).data)
+            member.shutdown()
+            other.create("/consumers/g/owners/t/0", b"g_other-0", ephemeral=True)
+            refusal = Answer(request.request_id, AnswerState.REFUSED, frozenset(), "it keeps its offsets in kafka")
+            other.create(answer_path("g", "g_other"), encode_answer(refusal), ephemeral=True)
+            return zxid
+
+    operator = TakenOver(cluster.zookeeper)
+    operator.start()
+    plan = make_plan(operator, "g", read_standings(operator, "g"), {T0: 15})
+    followed = write_live(operator, plan, timeout_s=0.1)
+    assert (followed.unanswered, followed.written.partitions) == (("g_other",), (T0,))
+    assert cluster.committed(T0) == 15
+    operator.close()
+    other.close()
+
+
 def test_a_second_reset_waits_for_the_first(cluster):
     cluster.ask()
     with pytest.raises(

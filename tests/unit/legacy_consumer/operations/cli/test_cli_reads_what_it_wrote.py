@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import errno
 import json
 import os
@@ -268,6 +269,27 @@ def test_prune_and_its_backup_leave_out_groups_that_are_used_meanwhile(cluster, 
     assert list(json.loads(Path(only_file(tmp_path)).read_text(encoding="utf-8"))["offsets"]) == ["old"]
 
 
+@pytest.mark.parametrize(
+    ("pattern", "gone"),
+    [
+        ("job[12]", {"job[12]"}),
+        ("job[!x]", {"job[!x]"}),
+        ("job[*]", {"job[12]", "job[!x]"}),
+        ("job?", {"job1"}),
+        ("job*", {"job[12]", "job[!x]", "job1"}),
+    ],
+)
+def test_only_star_and_question_mark_are_wildcards_in_the_names_to_prune(cluster, pattern, gone):
+    names = {"job[12]", "job[!x]", "job1", "other"}
+    cluster.ago_ms = 86_400_000
+    for group in names:
+        cluster.commit(group, "t", 1)
+    cluster.ago_ms = 0
+    done = cluster.run("groups", "prune", "--older-than", "1s", "--name", pattern, "--execute", "--no-backup")
+    assert done.code == 0, done
+    assert set(cluster.store.get_children("/consumers")) == names - gone
+
+
 def test_prune_continues_after_a_group_that_an_acl_protects(cluster, tmp_path, monkeypatch):
     cluster.ago_ms = 86_400_000
     for group in ("a", "b", "c"):
@@ -330,6 +352,37 @@ def test_a_full_disk_leaves_no_part_of_a_backup_and_no_change(tmp_path, monkeypa
     with pytest.raises(OSError, match="No space left"):
         replace_whole(there, "after")
     assert [(file.name, file.read_text()) for file in tmp_path.iterdir()] == [("there", "before")]
+
+
+@pytest.mark.parametrize("is_carried_out", [False, True])
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["offsets", "reset", "g", "--to-time", "2026-01-01"],
+        ["offsets", "reset", "g", "--to-latest"],
+        ["offsets", "copy", "g", "other"],
+        ["offsets", "import", "FILE"],
+        ["groups", "prune", "--older-than", "1s"],
+        ["groups", "prune", "--older-than", "99d"],
+    ],
+    ids=" ".join,
+)
+def test_the_output_of_a_change_is_nothing_but_json_or_csv_if_that_is_asked_for(
+    cluster, tmp_path, command, is_carried_out
+):
+    cluster.ago_ms = 86_400_000
+    cluster.commit("g", "t", 1, 2)
+    cluster.commit("h", "t", 1, 2)
+    cluster.ago_ms = 0
+    file = tmp_path / "offsets.txt"
+    file.write_text("/consumers/g/offsets/t/0:9\n/consumers/h/offsets/t/0:9\n")
+    words = [str(file) if word == "FILE" else word for word in command]
+    planned = cluster.run(*words, "--format", "csv")
+    words += ["--execute", "--backup-dir", str(tmp_path)] if is_carried_out else []
+    names, *records = csv.reader(cluster.run(*words, "--format", "csv").out.splitlines())
+    assert {len(record) for record in records} <= {len(names)}
+    assert [names, *records] == list(csv.reader(planned.out.splitlines()))
+    assert isinstance(json.loads(cluster.run(*words, "--json").out), list if "prune" in words else dict)
 
 
 def test_the_plan_in_json_is_json_also_while_members_live(cluster):

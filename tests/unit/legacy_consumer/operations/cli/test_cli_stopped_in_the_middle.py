@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 
 import pytest
 
+from legacy_consumer.member.resets import (
+    Answer,
+    AnswerState,
+    answer_path,
+    decode_request,
+    encode_answer,
+    request_path,
+)
 from legacy_consumer.operations.admin.backups import Backup
+from legacy_consumer.operations.cli import changes
+from legacy_consumer.operations.cli.helpers import options
 from tests.support.memory_cluster import MemoryCluster
 from zk_layout.errors import ConnectionLostError
 from zk_layout.memory_store import MemoryStore
@@ -67,6 +78,11 @@ def stop(monkeypatch, store_method, group, error, *, is_done):
     monkeypatch.setattr(MemoryStore, store_method, stopped)
 
 
+def unknown(done):
+    """The groups of which the command says that it does not know whether it has changed them."""
+    return re.findall("It is not known whether group (.*) is changed: see `legacy-consumer offsets export --", done.err)
+
+
 @pytest.fixture(autouse=True)
 def no_nohup():
     """A command leaves a signal alone that is ignored when it starts, as nohup has SIGHUP."""
@@ -97,6 +113,7 @@ def test_the_backup_of_a_command_that_was_stopped_moves_no_group_that_it_left_al
     if isinstance(error, signal.Signals) and error is not signal.SIGKILL:
         assert done.code == 128 + error
     assert "a, b; the groups after these" in done.err or error is signal.SIGKILL
+    assert unknown(done) == ["c"]
     assert standing(cluster)["d"] == before["d"]
     cluster.store.set_data("/consumers/d/offsets/t/0", b"40")  # it goes on
     [backup] = backups.iterdir()
@@ -104,6 +121,96 @@ def test_the_backup_of_a_command_that_was_stopped_moves_no_group_that_it_left_al
     assert put_back.code == 0
     assert ("was stopped before it changed 1 group (d): left out" in put_back.err) is (error is signal.SIGKILL)
     assert standing(cluster) == {**before, "d": b"40"}
+
+
+@pytest.mark.parametrize("is_done", [False, True])
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), ConnectionLostError("gone"), signal.SIGTERM], ids=repr)
+@pytest.mark.parametrize(
+    "command",
+    [["groups", "delete", "c"], ["offsets", "reset", "c", "--to-offset", "30"], ["offsets", "copy", "a", "c"]],
+    ids=" ".join,
+)
+def test_a_command_that_was_stopped_in_its_write_says_that_it_may_be_done(
+    cluster, tmp_path, monkeypatch, command, error, is_done
+):
+    cluster.store.set_data("/consumers/a/offsets/t/0", b"20")
+    with monkeypatch.context() as patch:
+        stop(patch, "multi", "c", error, is_done=is_done)
+        done = cluster.run(*command, "--execute", "--backup-dir", str(tmp_path))
+    if done.code == 0:
+        assert is_done, "a write without an answer was looked for, and found"
+        return
+    assert unknown(done) == ["c"]
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+class FollowedStore(MemoryStore):
+    """A command's. Member m answers at once; before each write of offsets `first` is called with its number."""
+
+    def __init__(self, cluster, member, first):
+        super().__init__(cluster.server)
+        self.member, self.first, self.writes = member, first, 0
+
+    def answer(self, state, data):
+        request = decode_request(request_path("a"), data)
+        self.member.create(
+            answer_path("a", "m"),
+            encode_answer(Answer(request.request_id, state, request.partitions)),
+            ephemeral=True,
+        )
+
+    def create(self, path, data, **options):
+        stat = super().create(path, data, **options)
+        if path == request_path("a"):
+            self.answer(AnswerState.READY, data)
+        return stat
+
+    def multi(self, ops, **options):
+        self.writes += 1
+        self.first(self.writes)
+        zxid = super().multi(ops, **options)
+        self.member.delete(answer_path("a", "m"))
+        self.answer(AnswerState.DONE, self.get_data(request_path("a")).data)
+        return zxid
+
+
+@pytest.mark.parametrize("tries", [0, 1, 4, 5])
+def test_a_live_reset_leaves_one_backup_of_what_it_wrote_over_or_none(cluster, tmp_path, monkeypatch, tries):
+    """What the member had in hand is committed as often before the command writes."""
+    member = cluster.join("a", "m", '{"t":1}', ("t", 0))
+
+    def commit(number):
+        if number <= tries:
+            member.set_data("/consumers/a/offsets/t/0", b"%d" % (40 + number))
+
+    monkeypatch.setattr(options, "KazooStore", lambda _: FollowedStore(cluster, member, commit))
+    done = cluster.run(
+        "offsets", "reset", "a", "--to-offset", "30", "--live", "--execute", "--backup-dir", str(tmp_path)
+    )
+    backups = [json.loads(file.read_text())["offsets"] for file in tmp_path.iterdir()]
+    if tries == 5:
+        assert (done.code, backups, standing(cluster)["a"]) == (1, [], b"45"), done
+    else:
+        before = 40 + tries if tries else 5
+        assert (done.code, backups, standing(cluster)["a"]) == (0, [{"a": {"t": {"0": before}}}], b"30"), done
+
+
+def test_a_live_reset_that_is_refused_after_its_backup_leaves_none(cluster, tmp_path, monkeypatch):
+    member = cluster.join("a", "m", '{"t":1}', ("t", 0))
+    monkeypatch.setattr(options, "KazooStore", lambda _: FollowedStore(cluster, member, lambda _: None))
+    original = changes.back_up
+
+    def overtaken(*args):
+        made = original(*args)
+        member.delete(answer_path("a", "m"))  # it gives the partition up, and another member claims it
+        return made
+
+    monkeypatch.setattr(changes, "back_up", overtaken)
+    done = cluster.run(
+        "offsets", "reset", "a", "--to-offset", "30", "--live", "--execute", "--backup-dir", str(tmp_path)
+    )
+    assert (done.code, list(tmp_path.iterdir()), standing(cluster)["a"]) == (1, [], b"5"), done
+    assert "nothing was written" in done.err
 
 
 @pytest.mark.parametrize("command", ["delete", "delete of a topic", "import"])
@@ -156,7 +263,11 @@ def test_a_group_that_is_deleted_before_the_write_is_not_made_again_and_is_an_er
         return original(self, ops)
 
     monkeypatch.setattr(MemoryStore, "multi", overtaken)
-    done = cluster.run(*(str(file) if word == "FILE" else word for word in command), "--execute", "--no-backup")
+    backups = tmp_path / "backups"
+    backups.mkdir()
+    words = [str(file) if word == "FILE" else word for word in command]
+    done = cluster.run(*words, "--execute", "--backup-dir", str(backups))
     assert done.code == 1
     assert "Error: nothing was written: group 'a' was deleted since the plan was made" in done.err
     assert cluster.store.exists("/consumers/a") is None
+    assert list(backups.iterdir()) == [], "an import would make it again"

@@ -158,10 +158,41 @@ def test_a_topic_that_cannot_be_read_is_named_and_the_exit_code_tells(monkeypatc
     found = {finding["code"]: finding for finding in json.loads(doctor.out)}
     assert path in found["not_permitted" if how == "closed" else "unreadable_topic"]["text"]
     assert found.keys().isdisjoint({"missing_topic", "left_topic", "deleted_topic"})
-    # an offset is only moved where it is known which partitions there are
-    refused = cluster.run("offsets", "reset", "bad_idle", "--to-earliest", "--execute")
-    assert refused.code == 1
-    assert path in refused.err
+    # without the partitions nobody can tell whether each has its owner
+    verified = cluster.run(*LOOKS["verify"])
+    assert verified.code == 1
+    problems = {one["group"]: [problem["code"] for problem in one["problems"]] for one in json.loads(verified.out)}
+    assert (problems["bad"], problems["good"]) == (["unreadable_topic"], [])
+
+
+@pytest.mark.parametrize("how", ["closed", "garbage"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["reset", "bad_idle", "--to-earliest"],
+        ["reset", "bad_idle", "--from-file", "FILE"],
+        ["import", "FILE"],
+        ["import", "FILE", "--no-check"],
+        ["copy", "bad_idle", "other"],
+    ],
+    ids=" ".join,
+)
+def test_no_offset_of_a_topic_that_cannot_be_read_is_moved(monkeypatch, tmp_path, command, how):
+    """It is not known which partitions there are."""
+    cluster = SpoiledCluster(monkeypatch)
+    path = "/brokers/topics/bad"
+    cluster.commit("bad_idle", "good", 5)
+    cluster.spoiled, cluster.how = path, how
+    if how == "garbage":
+        cluster.store.set_data(path, b"\xff{")
+    file = tmp_path / "offsets"
+    file.write_text("/consumers/bad_idle/offsets/bad/0:9\n/consumers/bad_idle/offsets/good/0:9\n")
+    words = ["offsets", *(str(file) if word == "FILE" else word for word in command), "--execute", "--no-backup"]
+    before = cluster.tree()
+    refused = cluster.run(*words)
+    assert (refused.code, cluster.tree()) == (1, before), refused
+    assert f"Error: {path}" in refused.err
+    assert cluster.run(*words, "--topic", "good").code == 0
 
 
 @pytest.mark.parametrize("path", ["/controller", "/brokers/ids", "/brokers/ids/0", "/brokers/topics", "/consumers"])

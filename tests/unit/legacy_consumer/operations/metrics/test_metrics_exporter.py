@@ -10,7 +10,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from legacy_consumer.errors import BrokersUnavailableError
 from legacy_consumer.operations.admin.groups import describe_groups
-from legacy_consumer.operations.admin.lag_verdict import Judging
+from legacy_consumer.operations.admin.lag_verdict import Judging, Kind
+from legacy_consumer.operations.admin.lag_watch import GroupWatch, judge_whole
 from legacy_consumer.operations.metrics.catalogue import EXPORTER_METRICS
 from legacy_consumer.operations.metrics.exporter import ClusterJudge, ClusterReader, CountedReads, Exporter, Selection
 from legacy_consumer.operations.metrics.exporter.counted_reads import Pace
@@ -26,13 +27,14 @@ OWNER = "h-1-a"
 
 
 class CountingStore(MemoryStore):
-    """Counts reads by what they are of; down: every request fails."""
+    """Counts reads by what they are of. down: every request fails. closed: what an ACL forbids to read."""
 
     def __init__(self, server, reads):
         super().__init__(server)
         self.reads = reads
         self.paths = Counter()
         self.down = False
+        self.closed = set()
 
     def get_children(self, path, watcher=None):
         self._note([path])
@@ -49,6 +51,8 @@ class CountingStore(MemoryStore):
     def _note(self, paths):
         if self.down:
             raise ConnectionLostError("connection lost")
+        for path in self.closed.intersection(paths):
+            raise NotPermittedError(path)
         self.reads.note(len(paths))
         self.paths.update(paths)
 
@@ -328,6 +332,37 @@ def test_offsets_of_a_deleted_topic_raise_no_alert_and_no_broker_is_asked(world)
     assert verdicts(world.scrape()) == {}
     assert world.scrape()["legacy_consumer_group_partitions", "g"] == 0
     assert asked == []
+
+
+@pytest.mark.parametrize("data", [b"100", b"seven", b""])
+@pytest.mark.parametrize("spoiled", [None, "gone", "left", "garbage", "closed"])
+def test_the_exporter_and_describe_count_the_same_partitions_with_any_znodes(world, spoiled, data):
+    for topic in ("left", "garbage", "closed"):
+        world.put(f"/brokers/topics/{topic}", encode_topic(TopicAssignment({0: (0,)})))
+    world.put("/brokers/topics/garbage", b"\xff{")
+    world.store.closed = {"/brokers/topics/closed"}
+    for partition in (0, 1):
+        world.commit("g", partition, 100)
+    world.ends.known = {("t", 0): 100, ("t", 1): 100, ("left", 0): 900, ("closed", 0): 103}
+    world.ends.silent = {("garbage", 0)}
+    if spoiled is not None:
+        world.put(f"/consumers/g/offsets/{spoiled}/0", data)
+        world.put(f"/consumers/g/owners/{spoiled}/0", data)
+    if spoiled == "left":
+        world.join("g")
+    world.refresh()
+    found = world.scrape()
+    [described] = describe_groups(world.store, world.ends, ["g"])
+    whole = judge_whole(described, GroupWatch().judge(described, world.clock.wall_ms()))
+    assert found["legacy_consumer_group_partitions", "g"] == len(described.consumed)
+    assert found["legacy_consumer_group_unowned_partitions", "g"] == described.unowned
+    assert found["legacy_consumer_group_verdict", "g", whole.kind.value] == 1
+    unknown = any(row.lag is None for row in described.consumed)
+    assert found.get(("legacy_consumer_group_lag", "g")) == (None if unknown else described.total_lag)
+    if spoiled in {None, "gone", "left"}:
+        assert (whole.kind, unknown) == (Kind.OK, False)
+    else:
+        assert whole.kind is not Kind.OK, "what is not known is never ok"
 
 
 def test_a_group_that_has_never_committed_is_neither_ok_nor_without_lag(world):
