@@ -164,6 +164,7 @@ def test_rows_that_cannot_be_written_are_refused_when_planned(spark, tree):
         assert complaint in str(refusal.value)
     for fields, complaint in (
         ((*FIELDS, ("lag", "bigint")), "column lag: is not written"),
+        ((*FIELDS, ("Offset", "bigint")), "column Offset: stands twice"),
         (FIELDS[:3], "column offset: is missing"),
         ((*FIELDS[:3], ("offset", "string")), "column offset: has type string and must be bigint"),
     ):
