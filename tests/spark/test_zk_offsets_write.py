@@ -236,6 +236,20 @@ def test_a_stream_yields_snapshots_or_only_changes_and_each_batch_can_be_written
     assert taken[0][1] in ([(0, 5), (1, 8)], [(0, 5), (1, 7)])
 
 
+def test_a_query_that_uses_a_stream_of_changes_several_times_has_each_change_in_each_of_its_parts(
+    spark, tree, tmp_path
+):
+    tree.commit("g", "t", 0, 5)
+    tree.commit("g", "t", 1, 6)
+    options = {"zookeeper.connect": tree.connect, "changesOnly": "true"}
+    frame = spark.readStream.format("zk_offsets").options(**options).schema("partition int").load()
+    parts = frame.where("partition = 0").union(frame.where("partition = 1")).union(frame)
+    taken = []
+    writer = parts.writeStream.foreachBatch(lambda batch, _: taken.append(sorted(batch.collect())))
+    run_to_its_end(writer.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True).start)
+    assert taken == [[(0,), (0,), (1,), (1,)]]
+
+
 def test_members_leaders_and_versions_stand_beside_the_offsets(spark, tree, ask):
     tree.load_golden("1.1.1")
     columns = [c for c in COLUMNS if c.name not in {"log_start", "log_end", "lag", "lag_verdict"}]
