@@ -89,8 +89,8 @@ def load(
         topic: {partition: done.get(topic, {}).get(partition, first) for partition, first in begins.items()}
         for topic, begins in now.starting.items()
     }
-    fixed = {"startingOffsets": json.dumps(starting), "endingOffsets": json.dumps(now.ending)}
-    messages = spark.read.format("zk_messages").options(**options, **fixed).load()
+    fixed = {**now.options(), "startingOffsets": json.dumps(starting)}
+    messages = spark.read.format("zk_messages").options(**fixed).load()
     files = work(messages).mapInArrow(writer(table.absolute(), starting, now.ending), FILES)
     return sorted(tuple(row) for row in files.collect())
 

@@ -234,7 +234,8 @@ class LiveGroupError(SparkSourceError):
     def _text(self) -> str:
         return (
             f"group {self.group!r} has live members ({_some(self.members)}): stop them first, or set liveGroup=allow "
-            "to read and commit beside them, or commitOffsets=false to leave their offsets alone"
+            "to read and commit beside them, or commitOffsets=false to leave their offsets alone; a query with "
+            "claimOwnership=true must be the only member in any case"
         )
 
 

@@ -24,13 +24,15 @@ _TOPIC = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}")
 def offset_columns(fields: Iterable[tuple[str, str]]) -> tuple[str, str, str, str]:
     """The names, as the DataFrame spells them, of group, topic, partition and offset. fields: (name, type as Spark's).
 
-    Raises: SchemaMismatchError for a column that is missing, of another type, or one too many.
+    Raises: SchemaMismatchError for a column that is missing, stands twice, has another type, or is one too many.
     """
     found: dict[str, str] = {}
     for name, type_name in fields:
         known = name.lower()
         if known not in _TYPES:
             raise SchemaMismatchError(name, "is not written: select group, topic, partition and offset")
+        if known in found:
+            raise SchemaMismatchError(name, "stands twice: select group, topic, partition and offset once each")
         if type_name not in _TYPES[known]:
             raise SchemaMismatchError(name, f"has type {type_name} and must be {_TYPES[known][0]}")
         found[known] = name

@@ -54,6 +54,7 @@ class ZkOffsetsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         self._columns = columns
         self._target_ms: int | None = None
         self._before: dict[tuple[str, str, int], Seen] = {}
+        self._changed: tuple[SnapshotOffset, Sequence[InputPartition]] = ({}, [])
 
     def initialOffset(self) -> SnapshotOffset:  # noqa: N802 - Spark's name
         """Before the first snapshot."""
@@ -79,11 +80,20 @@ class ZkOffsetsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         return {"at_ms": now_ms}
 
     def partitions(self, start: SnapshotOffset, end: SnapshotOffset) -> Sequence[InputPartition]:
-        """The tasks of one snapshot. Raises: ZooKeeperError, MissingGroupsError, MissingListenerError."""
+        """The tasks of one snapshot. Raises: ZooKeeperError, MissingGroupsError, MissingListenerError.
+
+        Spark asks again for the same batch if the query uses the stream several times, as a union of its parts does.
+        With changesOnly each of these scans gets the same rows: a second look would find no changes.
+        """
         if start == end:
             return []
+        if self._options.changes_only and self._changed[0] == end:
+            return self._changed[1]
         plan = plan_groups(self._options, self._columns)
-        return self._changes() if self._options.changes_only else plan
+        if not self._options.changes_only:
+            return plan
+        self._changed = end, self._changes()
+        return self._changed[1]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """One task. Runs on an executor."""

@@ -5,37 +5,51 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from spark_source.messages.options import check_for_batch, parse_message_options
 from spark_source.messages.stream_offsets import ByPartition, by_partition
+
+_FIXED = {
+    "topics",
+    "whitelist",
+    "blacklist",
+    "partitions",
+    "startingoffsets",
+    "endingoffsets",
+    "startingoffsetsbytimestampstrategy",
+}
+"""Options that say what is read, in small letters."""
 
 
 @dataclass(frozen=True, slots=True)
 class BatchOffsets:
     """The first offset of each partition, and the one behind its last: {topic: {partition: offset}}.
 
-    Of a partition with nothing to read both are the same.
+    Of a partition with nothing to read both are the same. others: the options that do not say what is read.
     """
 
     starting: ByPartition
     ending: ByPartition
+    others: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
 
     def options(self) -> dict[str, str]:
-        """Return the options that fix a read to these offsets, whenever its tasks run and however often.
+        """Return all options of a read of exactly these partitions and offsets, whenever its tasks run.
 
-        They override the options by which the offsets were found; one of those may have been a time.
+        Partitions that a topic gets later, and topics that a filter would choose later, are not in it.
         """
         return {
+            **self.others,
+            "partitions": json.dumps({topic: [*map(int, own)] for topic, own in self.starting.items()}),
             "startingOffsets": json.dumps(self.starting),
             "endingOffsets": json.dumps(self.ending),
-            "startingOffsetsByTimestampStrategy": "latest",
         }
 
 
-def batch_offsets(options: Mapping[str, str]) -> BatchOffsets:
+def batch_offsets(options: Mapping[str, str | bool | float | None]) -> BatchOffsets:
     """Where a batch read of zk_messages with these options begins and ends now. Asks ZooKeeper and brokers, not Spark.
 
+    options: as spark.read.options takes them, which leaves out those that are None.
     Raises: what planning such a read does.
     """
     # not with the module: Spark imports the package into workers that have no use for these
@@ -44,7 +58,8 @@ def batch_offsets(options: Mapping[str, str]) -> BatchOffsets:
     from spark_source.messages.cluster import Cluster
     from spark_source.messages.positions import to_ranges
 
-    parsed = parse_message_options(options)
+    given = {name: str(value) for name, value in options.items() if value is not None}
+    parsed = parse_message_options(given)
     check_for_batch(parsed)
     with closing(Cluster(parsed)) as cluster:
         cluster.open()
@@ -55,4 +70,5 @@ def batch_offsets(options: Mapping[str, str]) -> BatchOffsets:
     begins = {tp: min(max(start, logs.earliest[tp]), logs.latest[tp]) for tp, start in starts.items()}
     starting = {**begins, **{each.partition: each.start for each in ranges}}
     ending = {**begins, **{each.partition: each.end for each in ranges}}
-    return BatchOffsets(by_partition(starting), by_partition(ending))
+    others = {name: value for name, value in given.items() if name.lower() not in _FIXED}
+    return BatchOffsets(by_partition(starting), by_partition(ending), others)

@@ -62,6 +62,7 @@ class StreamDriver:
         self._progress: GroupProgress | None = None
         self._target: tuple[StreamOffsets, Offsets] | None = None
         self._ends: Offsets = {}
+        self._absent: set[str] = set()
         self._idle_from: StreamOffsets | None = None
         self._asked_at = 0.0
         self._planned_at: float | None = None
@@ -169,6 +170,7 @@ class StreamDriver:
 
         def look() -> tuple[tuple[Standing, Offsets, Offsets], Offsets, Offsets]:
             topics = self._cluster.topics({tp.topic for tp in start.offsets}, must_exist=not start.begun)
+            self._report_absent(topics)
             if self._claim is not None:
                 self._claim.hold(topics.partitions)
             standing = sort_partitions(start, self._up_to_target(topics))
@@ -182,6 +184,15 @@ class StreamDriver:
 
         seen, lowest = look_until_reached(look, LOWER_END_S, self._cluster.clock)
         return *seen, lowest
+
+    def _report_absent(self, topics: Topics) -> None:
+        """Log what the options name and the cluster does not have, once; a query that has begun continues without."""
+        missing = self._options.topics.partitions.difference(topics.existing)
+        absent = {f"topic {name}" for name in topics.names if name not in topics.origins}
+        absent |= {f"partition {tp}" for tp in missing if tp.topic in topics.origins}
+        for each in sorted(absent - self._absent):
+            logger.warning("%s does not exist: nothing of it is read until it does", each)
+        self._absent = absent
 
     def _up_to_target(self, topics: Topics) -> Topics:
         """With a target no partition, and no topic of the same name, that came later."""

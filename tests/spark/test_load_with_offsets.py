@@ -79,7 +79,29 @@ def test_where_a_batch_read_begins_and_ends_is_known_without_its_rows(kafka):
     found = batch_offsets({**options, "startingOffsets": json.dumps({topic: {"0": 3, "1": -1, "2": -2}})})
     assert (found.starting, found.ending) == ({topic: {"0": 3, "1": 2, "2": 0}}, {topic: {"0": 5, "1": 2, "2": 0}})
     produce(kafka, topic, 1, 1, 1)
-    assert batch_offsets({**options, **found.options()}) == found
+    assert batch_offsets(found.options()) == found
+
+
+@pytest.mark.kafka
+def test_the_options_of_known_bounds_read_the_same_though_partitions_and_topics_come(spark, kafka):
+    topic = topic_of(kafka, 5, 2)
+    common = {"zookeeper.connect": kafka.zookeeper_connect, "failOnDataLoss": True, "minPartitions": 2, "fetcher": None}
+    time = {"startingOffsets": "2013-01-01T00:00:00Z", "startingOffsetsByTimestampStrategy": "error"}
+    all_of_it = [*[(topic, 0, n) for n in range(5)], *[(topic, 1, n) for n in range(2)]]
+    chosen = (
+        {"topics": topic, **time},
+        {"Whitelist": f"{topic}.*", "startingoffsets": "earliest", "endingOffsets": "latest"},
+        {"blacklist": f"(?!{topic}).*"},
+        {"partitions": json.dumps({topic: [0, 1]})},
+    )
+    all_bounds = [batch_offsets({**common, **each}) for each in chosen]
+    kafka.add_partitions(topic, 4)
+    kafka.create_topic(f"{topic}-later", partitions=1)
+    produce(kafka, topic, 1, 1, 1, 1)
+    produce(kafka, f"{topic}-later", 1)
+    for bounds in all_bounds:
+        rows = spark.read.format("zk_messages").options(**bounds.options()).load()
+        assert sorted(map(tuple, rows.select("topic", "partition", "offset").collect())) == all_of_it
 
 
 @pytest.mark.kafka

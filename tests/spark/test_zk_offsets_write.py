@@ -164,6 +164,7 @@ def test_rows_that_cannot_be_written_are_refused_when_planned(spark, tree):
         assert complaint in str(refusal.value)
     for fields, complaint in (
         ((*FIELDS, ("lag", "bigint")), "column lag: is not written"),
+        ((*FIELDS, ("Offset", "bigint")), "column Offset: stands twice"),
         (FIELDS[:3], "column offset: is missing"),
         ((*FIELDS[:3], ("offset", "string")), "column offset: has type string and must be bigint"),
     ):
@@ -233,6 +234,20 @@ def test_a_stream_yields_snapshots_or_only_changes_and_each_batch_can_be_written
     finally:
         query.stop()
     assert taken[0][1] in ([(0, 5), (1, 8)], [(0, 5), (1, 7)])
+
+
+def test_a_query_that_uses_a_stream_of_changes_several_times_has_each_change_in_each_of_its_parts(
+    spark, tree, tmp_path
+):
+    tree.commit("g", "t", 0, 5)
+    tree.commit("g", "t", 1, 6)
+    options = {"zookeeper.connect": tree.connect, "changesOnly": "true"}
+    frame = spark.readStream.format("zk_offsets").options(**options).schema("partition int").load()
+    parts = frame.where("partition = 0").union(frame.where("partition = 1")).union(frame)
+    taken = []
+    writer = parts.writeStream.foreachBatch(lambda batch, _: taken.append(sorted(batch.collect())))
+    run_to_its_end(writer.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True).start)
+    assert taken == [[(0,), (0,), (1,), (1,)]]
 
 
 def test_members_leaders_and_versions_stand_beside_the_offsets(spark, tree, ask):

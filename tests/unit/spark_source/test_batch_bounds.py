@@ -6,7 +6,6 @@ import pytest
 
 from spark_source.errors import NoMessageAtTimeError, UndecidedError
 from spark_source.messages.batch import find_bounds
-from spark_source.messages.batch_offsets import BatchOffsets
 from spark_source.messages.options import parse_message_options
 from spark_source.messages.positions import to_ranges
 from tests.support.planned_cluster import Scene
@@ -121,11 +120,3 @@ def test_an_end_behind_an_open_transaction_is_waited_for_and_then_said_to_be_und
             "transactions are still open in t/0 before 20500 (from 20400 on): "
             "read again when they have ended, or with read_uncommitted"
         )
-
-
-def test_the_offsets_of_a_batch_fix_a_read_with_any_options():
-    fixed = BatchOffsets({"t": {"0": 5}}, {"t": {"0": 9}})
-    found_with = {"startingOffsets": "2013-01-01T00:00:00Z", "startingOffsetsByTimestampStrategy": "error"}
-    parsed = parse_message_options({"zookeeper.connect": "m:1", "topics": "t", **found_with, **fixed.options()})
-    assert (parsed.starting.given, parsed.ending.given) == (((A, 5),), ((A, 9),))
-    assert not parsed.starting.must_have_message

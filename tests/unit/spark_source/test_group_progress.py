@@ -162,6 +162,7 @@ def test_a_group_with_members_is_not_claimed(store):
     with pytest.raises(LiveGroupError) as caught:
         GroupClaim(store, "g").hold([A])
     assert caught.value.members == ("somebody",)
+    assert str(caught.value).endswith("claimOwnership=true must be the only member in any case")
     assert store.get_children("/consumers/g/ids") == ("somebody",)
 
 

@@ -5,8 +5,8 @@ from collections import Counter
 import pyarrow as pa
 import pytest
 
-from spark_source.errors import OffsetWriteError
-from spark_source.offset_rows import check_batch
+from spark_source.errors import OffsetWriteError, SchemaMismatchError
+from spark_source.offset_rows import check_batch, offset_columns
 from spark_source.offset_write import make_plans, write_all
 from zk_layout.memory_store import MemoryStore, MemoryZooKeeper
 from zk_layout.model import TopicPartition
@@ -96,3 +96,12 @@ def test_a_group_name_that_zookeeper_refuses_is_an_error_of_one_line(group):
 @pytest.mark.parametrize("group", ["a b", "ü", "日本", "a[1]", "\xa0"])
 def test_a_group_of_any_other_letters_is_written(group):
     assert checked(group) == [(group, "t", 0, 5)]
+
+
+@pytest.mark.parametrize("name", ["group", "TOPIC", "Partition", "offset", "Offset"])
+def test_a_column_that_stands_twice_in_whatever_case_is_refused(name):
+    fields = [("group", "string"), ("topic", "string"), ("partition", "int"), ("offset", "bigint")]
+    type_name = dict(fields)[name.lower()]
+    for several in ([*fields, (name, type_name)], [(name, type_name), *fields]):
+        with pytest.raises(SchemaMismatchError, match="stands twice"):
+            offset_columns(several)

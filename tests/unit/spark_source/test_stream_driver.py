@@ -106,6 +106,30 @@ def test_a_topic_made_anew_while_the_query_is_stopped_is_read_from_its_begin_and
     assert scene.committed(A) == 1500
 
 
+@pytest.mark.parametrize(
+    ("choice", "absent"),
+    [
+        ({"topics": "t,y,z"}, ["topic y", "topic z"]),
+        ({"topics": None, "partitions": '{"t": [0, 5], "z": [0]}'}, ["partition t/5", "topic z"]),
+        ({"topics": None, "whitelist": "t|z"}, []),
+    ],
+)
+def test_a_query_that_was_started_again_reports_once_what_it_is_to_read_and_does_not_exist(
+    scene, caplog, choice, absent
+):
+    scene.topic("t", (0, 50))
+    begun = scene.driver().advance(NOT_BEGUN, None)
+    driver = scene.driver(**choice)
+    for _ in range(3):
+        assert driver.advance(begun, None) is begun
+    scene.topic("z", (0, 7))
+    end = driver.advance(begun, None)
+    assert planned(driver, begun, end) == [(TopicPartition("z", 0), 0, 7)]
+    assert [record.message for record in caplog.records if "not exist" in record.message] == [
+        f"{each} does not exist: nothing of it is read until it does" for each in absent
+    ]
+
+
 def test_a_topic_that_is_not_read_any_more_is_left_alone_and_kept_in_mind(scene):
     scene.topic("t", (0, 100))
     scene.topic("u", (0, 100))
