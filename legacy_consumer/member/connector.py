@@ -279,7 +279,10 @@ class ConsumerConnector:
             stream.pause_partitions(own)
 
     def resume(self, partitions: Collection[TopicPartition]) -> None:
-        """Undo pause: the partitions continue at their positions. Raises: as pause."""
+        """Undo pause: the partitions continue at their positions. A stream that was paused as a whole stays so.
+
+        Raises: as pause.
+        """
         for stream, own in self._by_stream(partitions).items():
             stream.resume_partitions(own)
 

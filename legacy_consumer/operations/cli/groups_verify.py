@@ -61,6 +61,8 @@ def verify(
     The exit code is 1 if a group is not sound or cannot be read; the command names every reason.
     """
     check_wanted(groups, all_groups=all_groups)
+    if kafka_format and output is not Output.TABLE:
+        raise click.UsageError("--kafka-format is a format of its own: leave out --format and --json.")
     wanted = _BY_NAME[strategy] if strategy is not None else None
     with open_store(load_cluster_config(cluster)) as store:
         names = wanted_groups(store, groups, all_groups=all_groups)

@@ -49,6 +49,15 @@ def test_looking_creates_no_topic(cluster):
 # The doctor: silent about nothing, and its advice can be typed.
 
 
+@pytest.mark.parametrize("other", [["--json"], ["--format", "csv"], ["--format", "json"]], ids=" ".join)
+@pytest.mark.parametrize("command", [["describe", "g", "--kafka-format", "1.1"], ["verify", "g", "--kafka-format"]])
+def test_kafkas_format_and_another_one_are_refused_together(cluster, command, other):
+    cluster.commit("g", "t", 0)
+    done = cluster.run("groups", *command, *other)
+    assert (done.code, done.out) == (2, "")
+    assert "--kafka-format is a format of its own" in done.err
+
+
 def test_the_doctor_counts_what_it_examined(cluster):
     cluster.topic("t", (0, 10), (0, 10))
     cluster.commit("g", "t", 10, 10)
