@@ -182,7 +182,8 @@ class _Reading:
         self.position = wanted.start
         self.is_outside = False
         """Whether the log does not hold the position; the reading then rests."""
-        self._deadline = time.monotonic() + timeout_s
+        self._waited_s = 0.0
+        """How long nothing has come, without the time that Spark takes for a batch."""
         self._complaint = "no message came"
 
     @property
@@ -191,11 +192,13 @@ class _Reading:
 
     def next_messages(self) -> list[RdMessage]:
         """Return the next messages of the range, perhaps none. Raises: RangeReadError, FetchError."""
+        asked_at = time.monotonic()
         messages = self._handle.consume(_AT_ONCE, _SLICE_S)
         if not messages:
+            self._waited_s += time.monotonic() - asked_at
             self._wait_on()
             return []
-        self._deadline = time.monotonic() + self._timeout_s
+        self._waited_s = 0.0
         if has_faults(messages):
             ended = _ends_of_log(messages)
             messages, faults = take_faults(messages)
@@ -216,7 +219,7 @@ class _Reading:
         failure = self._handle.lasting_failure()
         if failure is not None:
             raise failure
-        if time.monotonic() >= self._deadline:
+        if self._waited_s >= self._timeout_s:
             if self._handle.brokers_down:
                 self._complaint = "no broker can be reached"
             raise self._stuck(f"{self._complaint} for {self._timeout_s:g} s")

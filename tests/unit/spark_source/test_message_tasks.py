@@ -5,7 +5,8 @@ import json
 import pytest
 from confluent_kafka import KafkaError, Message
 
-from spark_source.messages import message_arrays
+from spark_source.errors import RangeReadError
+from spark_source.messages import message_arrays, reader
 from spark_source.messages.batch import plan_tasks
 from spark_source.messages.columns import request_message_columns
 from spark_source.messages.message_arrays import MessageArrays
@@ -128,3 +129,38 @@ def test_an_end_of_the_log_that_comes_along_with_messages_ends_a_range_that_has_
     reading = _Reading(Queue(*messages, end), OffsetRange(A, 0, 4), 60.0)
     assert [message.offset() for message in reading.next_messages()] == [0, 1, 2]
     assert reading.is_done
+
+
+class Quiet(Queue):
+    """One that waits, on a clock that stands still otherwise, and finds nothing new."""
+
+    brokers_down = False
+
+    def __init__(self, *messages):
+        super().__init__(*messages)
+        self.now = 0.0
+
+    def monotonic(self):
+        return self.now
+
+    def consume(self, max_messages, timeout_s):
+        taken = super().consume(max_messages, timeout_s)
+        if not taken:
+            self.now += timeout_s
+        return taken
+
+    def lasting_failure(self):
+        return None
+
+
+def test_only_the_time_in_which_a_task_waits_for_messages_counts_and_not_that_of_the_users_code(monkeypatch):
+    handle = Quiet(Message(topic="t", partition=0, offset=0, value=b"x"))
+    monkeypatch.setattr(reader, "time", handle)
+    reading = _Reading(handle, OffsetRange(A, 0, 4), 60.0)
+    handle.now += 3600
+    assert len(reading.next_messages()) == 1
+    handle.now += 3600
+    begin = handle.now
+    with pytest.raises(RangeReadError, match="got no further than 1 of 4: no message came for 60 s"):
+        list(iter(reading.next_messages, None))
+    assert handle.now - begin == 60
