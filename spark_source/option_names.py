@@ -151,10 +151,18 @@ def number(own: Mapping[str, str], name: str, *, maximum: int = 2**63 - 1) -> in
     text = own.get(name)
     if text is None:
         return None
-    digits = text.strip()
-    if not (digits.isascii() and digits.isdecimal()) or not 1 <= int(digits) <= maximum:
+    found = whole_number(text.strip(), most=maximum)
+    if not found:
         raise ConfigError(name, text, f"must be a whole number from 1 to {maximum}")
-    return int(digits)
+    return found
+
+
+def whole_number(text: str, *, most: int) -> int | None:
+    """The number that these digits are; None if they are not digits alone, or more than the largest number has."""
+    if not (text.isascii() and text.isdecimal()) or len(text) > len(str(most)):
+        return None
+    found = int(text)
+    return found if found <= most else None
 
 
 _DURATION = re.compile(r"(\d{1,12}) *(ms|s|m|min|h|d)?")

@@ -154,6 +154,12 @@ def parse_options(given: Mapping[str, str]) -> ReadOptions:
     )
 
 
+def check_batch_read(options: ReadOptions) -> None:
+    """Refuse what only a stream can do. Raises: ConfigError."""
+    if options.changes_only:
+        raise ConfigError("changesOnly", "true", "is for streams: a batch read has no snapshot to compare with")
+
+
 def parse_write_options(given: Mapping[str, str]) -> WriteOptions:
     """Check all options of a write. Raises: ConfigError naming the first that cannot be, before any I/O."""
     found = _sorted(given)

@@ -16,7 +16,7 @@ from spark_source.messages.options import check_for_batch, check_for_stream, par
 from spark_source.offset_rows import offset_columns
 from spark_source.offsets import COLUMNS, request_columns
 from spark_source.option_names import HIDDEN_OPTIONS, MESSAGES_FORMAT, OFFSETS_FORMAT, SEGMENTS_FORMAT
-from spark_source.options import parse_options, parse_write_options
+from spark_source.options import check_batch_read, parse_options, parse_write_options
 from spark_source.schemas import schema_ddl
 from spark_source.segments.options import parse_segment_options
 from zk_layout.errors import ConfigError
@@ -96,7 +96,9 @@ class ZkOffsets(DataSource):
         """The batch read; runs on the driver when a query is planned. Raises: ConfigError, SchemaMismatchError."""
         from spark_source.batch import ZkOffsetsReader
 
-        return ZkOffsetsReader(parse_options(self.options), request_columns(_fields(schema)))
+        options = parse_options(self.options)
+        check_batch_read(options)
+        return ZkOffsetsReader(options, request_columns(_fields(schema)))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """Snapshot after snapshot; runs on the driver when a query starts. What cannot be, the reader says."""

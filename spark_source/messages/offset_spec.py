@@ -18,10 +18,12 @@ from datetime import datetime, timedelta, timezone
 from enum import Enum
 
 from legacy_consumer.fetching.fetcher import EARLIEST
+from spark_source.option_names import whole_number
 from zk_layout.errors import ConfigError
 from zk_layout.model import TopicPartition
 
 _MOST_OFFSET = 2**63 - 1
+_MOST_PARTITION = 2**31 - 1
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
 _TIME = re.compile(r"([^.,]+?)(?:[.,](\d{1,18}))?([zZ]|[+-]\d\d:?\d\d)?")
 _NO_TIME = "is no time: write it as 2013-01-01T05:00:00Z"
@@ -76,9 +78,10 @@ def parse_offset_spec(name: str, text: str) -> OffsetSpec:
     if stripped.startswith("{"):
         return OffsetSpec(OffsetKind.GIVEN, given=_given(name, stripped))
     if stripped.isascii() and stripped.isdecimal():
-        if len(stripped) > len(str(_MOST_OFFSET)) or int(stripped) > _MOST_OFFSET:
+        time_ms = whole_number(stripped, most=_MOST_OFFSET)
+        if time_ms is None:
             raise ConfigError(name, text, "is no time in ms since 1970; an offset is given for each partition, as JSON")
-        return OffsetSpec(OffsetKind.TIME, time_ms=int(stripped))
+        return OffsetSpec(OffsetKind.TIME, time_ms=time_ms)
     if _DATE.match(stripped):
         return OffsetSpec(OffsetKind.TIME, time_ms=_time_ms(name, stripped))
     raise ConfigError(
@@ -97,7 +100,7 @@ def parse_partitions(name: str, text: str) -> frozenset[TopicPartition]:
         if not isinstance(numbers, list) or not numbers:
             raise ConfigError(name, text, f"topic {topic} must have a list of partitions, as [0, 2]")
         for number in numbers:
-            if type(number) is not int or not 0 <= number < 2**31:
+            if type(number) is not int or not 0 <= number <= _MOST_PARTITION:
                 raise ConfigError(name, text, f"{number!r} of topic {topic} is no partition")
             found.add(TopicPartition(topic, number))
     if not found:
@@ -122,13 +125,14 @@ def _given(name: str, text: str) -> tuple[tuple[TopicPartition, int], ...]:
         if not isinstance(offsets, dict) or not offsets:
             raise ConfigError(name, text, f'topic {topic} must have {{"partition": offset, ...}}')
         for partition, offset in offsets.items():
-            if not (partition.isascii() and partition.isdecimal()) or int(partition) >= 2**31:
+            number = whole_number(partition, most=_MOST_PARTITION)
+            if number is None:
                 raise ConfigError(name, text, f"{partition!r} of topic {topic} is no partition")
             if type(offset) is not int or not EARLIEST <= offset <= _MOST_OFFSET:
                 raise ConfigError(
                     name, text, f"{offset!r} of {topic}/{partition} is no offset: -2 is earliest, -1 latest"
                 )
-            found[TopicPartition(topic, int(partition))] = offset
+            found[TopicPartition(topic, number)] = offset
     if not found:
         raise ConfigError(name, text, "names no partition")
     return tuple(sorted(found.items()))

@@ -149,9 +149,15 @@ class MessageOptions:
     max_offsets_per_trigger: int | None
     min_offsets_per_trigger: int | None
     max_trigger_delay_ms: int
-    commit_offsets: bool
+    commit_offsets: bool | None
+    """As given; None: not given."""
     claim_ownership: bool
     live_group: LiveGroup
+
+    @property
+    def commits(self) -> bool:
+        """Whether a stream commits its finished batches to the group."""
+        return self.group is not None if self.commit_offsets is None else self.commit_offsets
 
 
 def parse_message_options(given: Mapping[str, str]) -> MessageOptions:
@@ -198,7 +204,7 @@ def parse_message_options(given: Mapping[str, str]) -> MessageOptions:
         max_offsets_per_trigger=number(own, "maxOffsetsPerTrigger"),
         min_offsets_per_trigger=number(own, "minOffsetsPerTrigger"),
         max_trigger_delay_ms=duration_ms(own, "maxTriggerDelay", _MAX_TRIGGER_DELAY),
-        commit_offsets=flag(own, "commitOffsets", default=group is not None),
+        commit_offsets=flag(own, "commitOffsets", default=False) if "commitOffsets" in own else None,
         claim_ownership=flag(own, "claimOwnership", default=False),
         live_group=word(own, "liveGroup", LiveGroup.FAIL),
     )
@@ -219,8 +225,9 @@ def check_for_stream(options: MessageOptions) -> None:
 
 def check_for_batch(options: MessageOptions) -> None:
     """Refuse what only a stream can do. Raises: ConfigError."""
-    if options.claim_ownership:
-        raise ConfigError("claimOwnership", "true", "is for streams: a batch read owns nothing and commits nothing")
+    for name, is_on in (("claimOwnership", options.claim_ownership), ("commitOffsets", options.commit_offsets)):
+        if is_on:
+            raise ConfigError(name, "true", "is for streams: a batch read owns nothing and commits nothing")
     if options.min_offsets_per_trigger is not None:
         raise ConfigError("minOffsetsPerTrigger", None, "is for streams: a batch read takes what there is")
     if options.max_offsets_per_trigger is not None:

@@ -61,7 +61,7 @@ class ZkMessagesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
         Raises: what planning a batch read does; LiveGroupError, OwnershipLostError, CheckpointError; ConfigError for
         Trigger.Once, which ends the query without a word on whether its batch was processed.
         """
-        if isinstance(limit, ReadAllAvailable) and self._options.commit_offsets:
+        if isinstance(limit, ReadAllAvailable) and self._options.commits:
             raise ConfigError(
                 "commitOffsets",
                 "true",

@@ -80,9 +80,9 @@ class StreamDriver:
                 if options.claim_ownership:
                     self._claim = GroupClaim(self._cluster.store, group, options.config.consumer_id)
                     self._claim.hold(self._cluster.topics(must_exist=False).partitions)
-                elif options.commit_offsets and alone:
+                elif options.commits and alone:
                     refuse_members(self._cluster.store, group)
-                if options.commit_offsets:
+                if options.commits:
                     self._progress = GroupProgress(self._cluster.store, group, self._claim, alone=alone)
         except BaseException:
             self.close()

@@ -19,10 +19,12 @@ from typing import TypeAlias
 
 from spark_source.errors import CheckpointError
 from spark_source.messages.ranges import OffsetRange
+from spark_source.option_names import whole_number
 from zk_layout.model import TopicPartition
 
 VERSION = 2
 _MOST_OFFSET = 2**63 - 1
+_MOST_PARTITION = 2**31 - 1
 
 JsonOffsets: TypeAlias = "dict[str, object]"
 ByPartition: TypeAlias = "dict[str, dict[str, int]]"
@@ -96,9 +98,10 @@ def _offsets(document: object) -> dict[TopicPartition, int]:
         if not isinstance(partitions, dict):
             raise CheckpointError(f"holds {partitions!r} for topic {topic}, which is no offset of a partition")
         for partition, offset in partitions.items():
-            if not (partition.isascii() and partition.isdecimal()) or int(partition) >= 2**31:
+            number = whole_number(partition, most=_MOST_PARTITION)
+            if number is None:
                 raise CheckpointError(f"names {partition!r} of topic {topic}, which is no partition")
             if type(offset) is not int or not 0 <= offset <= _MOST_OFFSET:
                 raise CheckpointError(f"holds {offset!r} for {topic}/{partition}, which is no offset")
-            found[TopicPartition(topic, int(partition))] = offset
+            found[TopicPartition(topic, number)] = offset
     return found

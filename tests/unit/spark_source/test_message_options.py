@@ -21,9 +21,9 @@ GIVEN = {"zookeeper.connect": "h:2181/kafka", "topics": "t"}
 
 def test_without_a_group_all_messages_are_read_and_with_one_the_unread_messages():
     alone = parse_message_options(GIVEN)
-    assert (alone.group, alone.starting, alone.ending, alone.commit_offsets) == (None, FROM_EARLIEST, TO_LATEST, False)
+    assert (alone.group, alone.starting, alone.ending, alone.commits) == (None, FROM_EARLIEST, TO_LATEST, False)
     of_group = parse_message_options({**GIVEN, "group.id": "g"})
-    assert (of_group.group, of_group.starting, of_group.commit_offsets) == ("g", COMMITTED, True)
+    assert (of_group.group, of_group.starting, of_group.commits) == ("g", COMMITTED, True)
     assert of_group.live_group is LiveGroup.FAIL
     assert of_group.config.auto_offset_reset == "smallest"
 
@@ -70,6 +70,8 @@ def test_options_in_any_case_reach_the_configuration():
         ),
         ({"kafka.x": "1"}, "kafka.x", "zk_messages has no use for it; properties have no prefix here"),
         ({"startingOffsets": "9" * 20}, "startingOffsets", "is no time in ms since 1970"),
+        ({"startingOffsets": f'{{"t": {{"{"9" * 5000}": 1}}}}'}, "startingOffsets", "is no partition"),
+        ({"minPartitions": "9" * 5000}, "minPartitions", "must be a whole number from 1 to"),
         ({"startingOffsets": "[]"}, "startingOffsets", "must be committed"),
         ({"startingOffsets": "5", "endingOffsets": "4"}, "endingOffsets", "lies before startingOffsets"),
         (
@@ -153,6 +155,7 @@ def test_topics_must_be_chosen_and_a_filter_must_compile():
         ({"maxOffsetsPerTrigger": "5"}, check_for_batch, "maxOffsetsPerTrigger"),
         ({"minOffsetsPerTrigger": "5"}, check_for_batch, "minOffsetsPerTrigger"),
         ({"group.id": "g", "claimOwnership": "true"}, check_for_batch, "claimOwnership"),
+        ({"group.id": "g", "commitOffsets": "true"}, check_for_batch, "commitOffsets"),
         ({"startingOffsets": "latest"}, check_for_batch, "startingOffsets"),
     ],
 )

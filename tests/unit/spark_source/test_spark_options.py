@@ -7,7 +7,14 @@ from legacy_consumer.config import PROPERTIES
 from legacy_consumer.config.properties import Kind
 from spark_source.messages.options import parse_message_options
 from spark_source.option_names import HIDDEN_OPTIONS
-from spark_source.options import OPTIONS, OWN_OPTIONS, MissingGroups, parse_options, parse_write_options
+from spark_source.options import (
+    OPTIONS,
+    OWN_OPTIONS,
+    MissingGroups,
+    check_batch_read,
+    parse_options,
+    parse_write_options,
+)
 from spark_source.source import KafkaSegments, ZkMessages, ZkOffsets
 from zk_layout.errors import ConfigError
 
@@ -91,6 +98,8 @@ def test_an_unknown_option_is_named_with_a_suggestion(key, complaint):
         ("numPartitions", "-1"),
         ("numPartitions", "two"),
         ("numPartitions", "10001"),
+        ("numPartitions", "1" * 5000),
+        ("snapshotIntervalMs", "9" * 5000),
         ("zookeeper.session.timeout.ms", "6s"),
         ("zookeeper.connect", "h:port"),
     ],
@@ -104,6 +113,12 @@ def test_a_value_that_cannot_be_is_named_with_its_option(option, value):
 def test_where_zookeeper_is_must_be_said():
     with pytest.raises(ConfigError, match=r"zookeeper\.connect: is required"):
         parse_options({"groups": "a"})
+
+
+def test_a_batch_read_refuses_to_compare_with_a_snapshot_that_it_does_not_have():
+    check_batch_read(parse_options({**CONNECT, "changesOnly": "false"}))
+    with pytest.raises(ConfigError, match="changesOnly=true: is for streams"):
+        check_batch_read(parse_options({**CONNECT, "changesOnly": "true"}))
 
 
 def test_options_survive_the_way_to_the_executors():

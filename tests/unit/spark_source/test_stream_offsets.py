@@ -46,6 +46,7 @@ def test_a_checkpoint_of_version_1_is_read():
         (None, "holds None where offsets should be"),
         ({"t": 5}, "holds 5 for topic t, which is no offset of a partition"),
         ({"t": {"x": 1}}, "names 'x' of topic t, which is no partition"),
+        ({"t": {"9" * 5000: 1}}, "names '9999"),
         ({"t": {"0": None}}, "holds None for t/0, which is no offset"),
         ({"t": {"0": 1.5}}, "holds 1.5 for t/0, which is no offset"),
         ({"t": {"0": True}}, "holds True for t/0, which is no offset"),
