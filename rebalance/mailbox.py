@@ -61,16 +61,23 @@ class Mailbox:
         """
         self._bell.clear()
         with self._lock:
-            if not self._inbox:
-                return []
-            preferred = (mail for mail in self._inbox if isinstance(mail, Errand) is errands_first)
-            first = next(preferred, self._inbox[0])
-            if not isinstance(first, WatchEvent):
-                self._inbox.remove(first)
-                return [first]
-            fired = [mail for mail in self._inbox if isinstance(mail, WatchEvent)]
-            self._inbox = deque(mail for mail in self._inbox if not isinstance(mail, WatchEvent))
-            return [*fired]
+            mail = self._first(errands_first=errands_first)
+            if self._inbox:
+                # the taker may wait next, if a defect ends what it does with this mail
+                self._bell.set()
+            return mail
+
+    def _first(self, *, errands_first: bool) -> list[Mail]:
+        if not self._inbox:
+            return []
+        preferred = (mail for mail in self._inbox if isinstance(mail, Errand) is errands_first)
+        first = next(preferred, self._inbox[0])
+        if not isinstance(first, WatchEvent):
+            self._inbox.remove(first)
+            return [first]
+        fired = [mail for mail in self._inbox if isinstance(mail, WatchEvent)]
+        self._inbox = deque(mail for mail in self._inbox if not isinstance(mail, WatchEvent))
+        return [*fired]
 
     def has_watch(self) -> bool:
         """Return whether a watch event waits, first or behind something else."""
@@ -98,5 +105,5 @@ class Mailbox:
         return max(0.0, min(self._alarms.values(), default=float("inf")) - self._clock.monotonic())
 
     def wait(self, timeout_s: float) -> None:
-        """Until something is posted, at most timeout_s."""
+        """Until there is mail, at most timeout_s."""
         self._clock.wait(self._bell, min(timeout_s, 3600.0))
