@@ -63,7 +63,7 @@ class Mailbox:
         with self._lock:
             mail = self._first(errands_first=errands_first)
             if self._inbox:
-                # the taker may wait next, if a defect ends what it does with this mail
+                # an exception may end the handling of this mail, and then the coordinator waits for the bell
                 self._bell.set()
             return mail
 

@@ -55,6 +55,7 @@ class ZkOffsetsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         self._target_ms: int | None = None
         self._before: dict[tuple[str, str, int], Seen] = {}
         self._changed: tuple[SnapshotOffset, Sequence[InputPartition]] = ({}, [])
+        """The end of the last batch of changes, and its tasks."""
 
     def initialOffset(self) -> SnapshotOffset:  # noqa: N802 - Spark's name
         """Before the first snapshot."""

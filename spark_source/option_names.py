@@ -158,7 +158,8 @@ def number(own: Mapping[str, str], name: str, *, maximum: int = 2**63 - 1) -> in
 
 
 def whole_number(text: str, *, most: int) -> int | None:
-    """The number that these digits are; None if they are not digits alone, or more than the largest number has."""
+    """Return the number, 0 or more; None if the text is no number, or one above most."""
+    # Python reads no more than 4,300 digits
     if not (text.isascii() and text.isdecimal()) or len(text) > len(str(most)):
         return None
     found = int(text)

@@ -175,6 +175,24 @@ def position_of(offset: object) -> int | None:
     return number if number is not None and EARLIEST <= number <= _LARGEST_OFFSET else None
 
 
+def checked_starts(
+    answer: object, partitions: Collection[TopicPartition], by_hand: Collection[TopicPartition]
+) -> tuple[dict[TopicPartition, int], dict[TopicPartition, str]]:
+    """Return the start positions that a listener answered, and what is wrong with those of other partitions."""
+    if not isinstance(answer, Mapping):
+        why = f"the listener's starting_offsets must return {{TopicPartition: offset}}, not {answer!r:.100}"
+        return {}, dict.fromkeys(partitions, why)
+    given = {tp: offset for tp in partitions if (offset := answer.get(tp)) is not None}
+    positions = {tp: position for tp, offset in given.items() if (position := position_of(offset)) is not None}
+    wrong = {
+        tp: f"the listener's starting_offsets says {given[tp]!r:.100}, which is no offset"
+        for tp in given.keys() - positions.keys()
+    }
+    unsaid = [tp for tp in by_hand if tp not in given]
+    wrong.update(dict.fromkeys(unsaid, "the listener's starting_offsets does not say, and offsets.by.hand names it"))
+    return positions, wrong
+
+
 def checked_position(tp: object, offset: object) -> int:
     """Return the position to read a partition from. Raises: OffsetError for an invalid partition or position."""
     check_partition(tp)

@@ -14,7 +14,7 @@ from typing import Protocol, cast
 
 from legacy_consumer.errors import KafkaError, NotAssignedError
 from legacy_consumer.fetching.fetcher import EARLIEST, LATEST, NO_POSITION, LogOffsets
-from legacy_consumer.member.arguments import position_of
+from legacy_consumer.member.arguments import checked_starts
 from legacy_consumer.member.committer import CommitSettings, Committer
 from legacy_consumer.member.gate import Pause
 from legacy_consumer.member.listener import (
@@ -322,9 +322,9 @@ class StreamDelivery:
         by_hand = frozenset(tp for tp in committed if self._is_by_hand(tp))
 
         def ask(listener: RebalanceListener) -> None:
-            # the answer is read here, too: it may be a table that asks a database for each entry
+            # on the listener's thread: the answer may be a table that asks a database for each entry
             answer: object = cast(StartListener, listener).starting_offsets(dict(committed))
-            answers.append(_starts_in(answer, committed, by_hand))
+            answers.append(checked_starts(answer, committed, by_hand))
 
         if self._calls is None or not self._calls.is_late:
             self._tell(ask)
@@ -406,21 +406,3 @@ class StreamDelivery:
 def _problems(committed: Mapping[TopicPartition, Committed]) -> dict[TopicPartition, str]:
     """Return why the unreadable offsets among these are so."""
     return {tp: seen.problem for tp, seen in committed.items() if seen.problem is not None}
-
-
-def _starts_in(
-    answer: object, partitions: Collection[TopicPartition], by_hand: Collection[TopicPartition]
-) -> tuple[dict[TopicPartition, int], dict[TopicPartition, str]]:
-    """Return the start positions in a listener's answer, and why partitions that it must name have none."""
-    if not isinstance(answer, Mapping):
-        why = f"the listener's starting_offsets must return {{TopicPartition: offset}}, not {answer!r:.100}"
-        return {}, dict.fromkeys(partitions, why)
-    given = {tp: offset for tp in partitions if (offset := answer.get(tp)) is not None}
-    positions = {tp: position for tp, offset in given.items() if (position := position_of(offset)) is not None}
-    wrong = {
-        tp: f"the listener's starting_offsets says {given[tp]!r:.100}, which is no offset"
-        for tp in given.keys() - positions.keys()
-    }
-    unsaid = [tp for tp in by_hand if tp not in given]
-    wrong.update(dict.fromkeys(unsaid, "the listener's starting_offsets does not say, and offsets.by.hand names it"))
-    return positions, wrong

@@ -61,10 +61,10 @@ class TopicsOnce:
         self._read(topics)
         return {topic: self._lives[topic] for topic in topics if topic in self._lives}
 
-    def exists(self, tp: TopicPartition) -> bool:
-        """Return whether there is such a partition; which ones an unreadable topic has is not known, so each counts."""
-        self._read([tp.topic])
-        return tp in self._existing or tp.topic in self.problems
+    def existing(self, partitions: Collection[TopicPartition]) -> frozenset[TopicPartition]:
+        """Return which of these partitions exist. Each partition of an unreadable topic counts: it may exist."""
+        self._read({tp.topic for tp in partitions})
+        return frozenset(tp for tp in partitions if tp in self._existing or tp.topic in self.problems)
 
     def refuse_unreadable(self, topics: Collection[str]) -> None:
         """Raises: the reason why one of these topics cannot be read: no offset of it is moved."""

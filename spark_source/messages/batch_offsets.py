@@ -49,7 +49,7 @@ class BatchOffsets:
 def batch_offsets(options: Mapping[str, str | bool | float | None]) -> BatchOffsets:
     """Where a batch read of zk_messages with these options begins and ends now. Asks ZooKeeper and brokers, not Spark.
 
-    options: as spark.read.options takes them, which leaves out those that are None.
+    options: as for spark.read.options. An option that is None is left out.
     Raises: what planning such a read does.
     """
     # not with the module: Spark imports the package into workers that have no use for these

@@ -167,7 +167,7 @@ class ColumnarFetcher:
         except LegacyConsumerError:
             raise
         except BaseException:
-            # Ctrl-C, for example: nobody knows which requests were sent, and which responses were handled
+            # after Ctrl-C, for example, a request may have been noted and not sent, or a response handled by half
             self._is_interrupted = True
             raise
         finally:

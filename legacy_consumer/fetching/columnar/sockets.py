@@ -94,9 +94,9 @@ class BrokerSockets:
         return version
 
     def wait(self, wait_s: float) -> list[BrokerAddress]:
-        """Up to wait_s for brokers that have something to say, or for the bell; who answered last comes last.
+        """Wait up to wait_s, or for the bell; return the brokers that sent something, the longest waiting one first.
 
-        A caller with room for one response only takes the first broker. So each broker has its turn.
+        A caller that has room for only one response receives from the first broker. So each broker has its turn.
         """
         readable: list[BrokerAddress] = []
         for descriptor, _ in self._poll.poll(wait_s * 1000):

@@ -112,7 +112,7 @@ class LibrdkafkaFetcher:
         except LegacyConsumerError:
             raise
         except BaseException:
-            # Ctrl-C, for example: nobody knows whether librdkafka has got the last assignment
+            # after Ctrl-C, for example, librdkafka may have got an assignment that was not noted
             self._is_interrupted = True
             raise
         finally:

@@ -107,10 +107,11 @@ def read_group_partitions(
         members = read_members(store, wanted_groups) if members is None else members
         rows |= _unclaimed(members, cluster, offset_dirs + owner_dirs, topics, partitions)
     origins = cluster.origins({topic for _, topic, _ in rows})
+    existing = cluster.existing({TopicPartition(topic, partition) for _, topic, partition in rows})
     return [
         replace(
             _row(key, offsets.get(key), owners.get(key), origins.get(key[1])),
-            exists=cluster.exists(TopicPartition(*key[1:])),
+            exists=TopicPartition(*key[1:]) in existing,
         )
         for key in sorted(rows)
     ]

@@ -43,8 +43,6 @@ _COLUMNS = (
 )
 _ROWS_SHOWN = 200
 _FIELDS = ("group", "topic", "partition", "before", "after", "owner")
-
-
 _NOTHING_WRITTEN = (ActiveGroupError, GroupDeletedError, OffsetsChangedError, ResetRequestError)
 
 
@@ -197,7 +195,7 @@ def _write_live(store: ZkStore, plan: OffsetPlan, safety: Safety, done: _Done, t
     done.backup = None
 
     def begin(now: OffsetPlan) -> None:
-        # that of a try that wrote nothing
+        # the try before this one wrote nothing, so its backup goes
         narrow(done.backup, ())
         if safety.backup_dir is not None:
             _back_up(store, done, safety.backup_dir, plan.group, [now])

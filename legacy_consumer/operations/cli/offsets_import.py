@@ -116,8 +116,9 @@ def import_command(
             left_out += len(earlier)
             offsets = {tp: offset for tp, offset in offsets.items() if tp not in earlier}  # noqa: PLW2901
             standings = standings_or_none(store, name, once)
-            gone = {tp: o for tp, o in offsets.items() if not once.exists(tp)}
-            current = {tp: standings.get(tp, Standing()).offset for tp in offsets.keys() - gone.keys()}
+            existing = once.existing(offsets.keys())
+            gone = {tp: o for tp, o in offsets.items() if tp not in existing}
+            current = {tp: standings.get(tp, Standing()).offset for tp in existing}
             after = {**gone, **resolve(ToGiven(offsets), current, logs, clamp=clamp, check=not no_check)}
             _say_gone(name, gone)
             plans.append(make_plan(store, name, standings, after, given.acls.get(name), topics=once))

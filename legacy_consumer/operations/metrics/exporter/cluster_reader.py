@@ -76,7 +76,7 @@ class ReadGroup:
 
 @dataclass(frozen=True, slots=True)
 class ReadCluster:
-    """All groups, sorted by name; those of their partitions that exist; the leaders of the owned partitions."""
+    """All groups, sorted by name; the existing ones of their partitions; the leaders of the owned partitions."""
 
     groups: tuple[ReadGroup, ...]
     existing: frozenset[TopicPartition]
@@ -111,9 +111,8 @@ class ClusterReader:
         self._known = {group: fresh.get(group) or self._known[group] for group in groups}
         self._round += 1
         kept = {TopicPartition(row.topic, row.partition) for known in self._known.values() for row in known.partitions}
-        cluster.lives({tp.topic for tp in kept})  # reads them all at once
+        existing = cluster.existing(kept)
         between()
-        existing = frozenset(filter(cluster.exists, kept))
         found = tuple(self._known[group] for group in groups)
         owned = {
             TopicPartition(row.topic, row.partition) for one in found for row in one.partitions if one.is_owned(row)

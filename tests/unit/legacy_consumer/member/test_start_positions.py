@@ -104,7 +104,7 @@ class Table(Mapping):
         return self.starts[tp]
 
     def __iter__(self):
-        raise NotImplementedError("a table may be too large to be listed")
+        raise AssertionError("a table may be too large to be listed")
 
     __len__ = __iter__
 
@@ -382,7 +382,7 @@ class InJavasWords:
 
 
 class InOurWords(Starts):
-    """Ours, with those that a listener may have."""
+    """The hooks of RebalanceListener, and both optional ones."""
 
     def __init__(self):
         super().__init__({P0: 8, P1: 9})

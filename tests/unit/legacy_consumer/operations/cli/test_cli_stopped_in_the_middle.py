@@ -83,6 +83,17 @@ def unknown(done):
     return re.findall("It is not known whether group (.*) is changed: see `legacy-consumer offsets export --", done.err)
 
 
+def run_stopped(cluster, monkeypatch, words, error, *, is_done):
+    """Run a command whose write to group c ends with the error; None if the command found that the write is done."""
+    with monkeypatch.context() as patch:
+        stop(patch, "multi", "c", error, is_done=is_done)
+        done = cluster.run(*words)
+    if done.code:
+        return done
+    assert is_done, "a write without an answer was looked for, and found"
+    return None
+
+
 @pytest.fixture(autouse=True)
 def no_nohup():
     """A command leaves a signal alone that is ignored when it starts, as nohup has SIGHUP."""
@@ -104,11 +115,9 @@ def test_the_backup_of_a_command_that_was_stopped_moves_no_group_that_it_left_al
     backups = tmp_path / "backups"
     backups.mkdir()
     words, before = typed(command, tmp_path), standing(cluster)
-    with monkeypatch.context() as patch:
-        stop(patch, "multi", "c", error, is_done=is_done)
-        done = cluster.run(*words, "--execute", "--backup-dir", str(backups))
-    if done.code == 0:
-        assert is_done, "a write without an answer was looked for, and found"
+    words = [*words, "--execute", "--backup-dir", str(backups)]
+    done = run_stopped(cluster, monkeypatch, words, error, is_done=is_done)
+    if done is None:
         return
     if isinstance(error, signal.Signals) and error is not signal.SIGKILL:
         assert done.code == 128 + error
@@ -134,11 +143,9 @@ def test_a_command_that_was_stopped_in_its_write_says_that_it_may_be_done(
     cluster, tmp_path, monkeypatch, command, error, is_done
 ):
     cluster.store.set_data("/consumers/a/offsets/t/0", b"20")
-    with monkeypatch.context() as patch:
-        stop(patch, "multi", "c", error, is_done=is_done)
-        done = cluster.run(*command, "--execute", "--backup-dir", str(tmp_path))
-    if done.code == 0:
-        assert is_done, "a write without an answer was looked for, and found"
+    words = [*command, "--execute", "--backup-dir", str(tmp_path)]
+    done = run_stopped(cluster, monkeypatch, words, error, is_done=is_done)
+    if done is None:
         return
     assert unknown(done) == ["c"]
     assert len(list(tmp_path.iterdir())) == 1
@@ -176,7 +183,7 @@ class FollowedStore(MemoryStore):
 
 @pytest.mark.parametrize("tries", [0, 1, 4, 5])
 def test_a_live_reset_leaves_one_backup_of_what_it_wrote_over_or_none(cluster, tmp_path, monkeypatch, tries):
-    """What the member had in hand is committed as often before the command writes."""
+    """The member commits before each of the first tries, so each of these tries fails."""
     member = cluster.join("a", "m", '{"t":1}', ("t", 0))
 
     def commit(number):

@@ -158,7 +158,7 @@ def test_a_topic_that_cannot_be_read_is_named_and_the_exit_code_tells(monkeypatc
     found = {finding["code"]: finding for finding in json.loads(doctor.out)}
     assert path in found["not_permitted" if how == "closed" else "unreadable_topic"]["text"]
     assert found.keys().isdisjoint({"missing_topic", "left_topic", "deleted_topic"})
-    # without the partitions nobody can tell whether each has its owner
+    # the partitions of the topic are not known, so neither is whether each has an owner
     verified = cluster.run(*LOOKS["verify"])
     assert verified.code == 1
     problems = {one["group"]: [problem["code"] for problem in one["problems"]] for one in json.loads(verified.out)}
