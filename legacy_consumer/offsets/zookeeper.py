@@ -52,6 +52,8 @@ class ZooKeeperOffsetStore:
         self._group = group
         self._znodes = _Znodes(group)
         self._unanswered: dict[TopicPartition, set[tuple[int, int]]] = {}
+        self._session_id = 0
+        """The member's session in which its last commit was tried."""
         self._written: dict[TopicPartition, tuple[int, int]] = {}
         """{partition: version and transaction} of the last commit that was answered.
 
@@ -191,7 +193,7 @@ class ZooKeeperOffsetStore:
             }
             written = {tp: commit for tp, commit in todo.items() if tp not in stands}
             ops += [self._write_op(tp, commit, stands=tp in stands) for tp, commit in todo.items()]
-            fresh = self._note_unanswered(written)
+            fresh = self._note_unanswered(written, session_id)
             try:
                 zxid = self._store.multi(ops, session_id=session_id)
                 result.committed.update(stands)
@@ -236,11 +238,17 @@ class ZooKeeperOffsetStore:
             f"group {self._group}: {len(todo)} offsets change faster than they can be committed"
         )
 
-    def _note_unanswered(self, todo: Mapping[TopicPartition, Commit]) -> list[tuple[TopicPartition, tuple[int, int]]]:
+    def _note_unanswered(
+        self, todo: Mapping[TopicPartition, Commit], session_id: int | None
+    ) -> list[tuple[TopicPartition, tuple[int, int]]]:
         """Note what a request is about to write, so that a later read does not take it for another client's commit.
 
         Before the request: the thread may be interrupted at any moment after it. Returns: what was not noted before.
         """
+        if session_id is not None and session_id != self._session_id:
+            # ZooKeeper carries out nothing of an ended session, and a member reads its offsets in the new one
+            self._unanswered.clear()
+            self._session_id = session_id
         fresh: list[tuple[TopicPartition, tuple[int, int]]] = []
         for tp, commit in todo.items():
             written = commit.offset, _version_after(commit)

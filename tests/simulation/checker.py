@@ -293,10 +293,13 @@ class Checker:
         if name in self.actors:
             life.blips = self.actors[name].blips
             if (name, tp) in self.lives:
-                # such a commit may be carried out in a later life, too, or somebody else writes the very same there
                 last = self.lives[name, tp]
-                # to Kafka a member also commits where it began
-                life.unanswered |= last.unanswered | (last.starts if self.is_in_kafka else set())
+                if last.session == session or self.is_in_kafka:
+                    # such a commit may be carried out in a later life, too, or somebody else writes the very same there
+                    life.unanswered |= last.unanswered
+                if self.is_in_kafka:
+                    # to Kafka a member also commits where it began
+                    life.unanswered |= last.starts
             self.lives[name, tp] = life
 
     def on_owner_deleted(self, now, session, tp, how):

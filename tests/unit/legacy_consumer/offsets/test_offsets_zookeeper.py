@@ -20,6 +20,10 @@ class Rig:
         self.zk = MemoryStore(self.server)
         self.zk.start()
         self.offsets = ZooKeeperOffsetStore(self.zk, "g")
+        self.join()
+
+    def join(self):
+        """Register and claim, in the session of now."""
         self.zk.create("/consumers/g/ids/g_a", b"x", ephemeral=True, make_parents=True)
         for n in (0, 1):
             self.zk.create(f"/consumers/g/owners/t/{n}", b"g_a-0", ephemeral=True, make_parents=True)
@@ -140,6 +144,21 @@ def test_our_own_write_whose_reply_was_lost_is_not_taken_for_a_foreign_one(rig):
     assert result.foreign == {}
     assert rig.offsets.wrote(P0, stands), "the caller may be interrupted before it notes this answer"
     assert result.committed == {P0: Committed(8, 1)}
+
+
+def test_an_operators_write_is_foreign_though_an_unanswered_commit_of_an_ended_session_would_have_made_the_same(rig):
+    seen = rig.commit({P0: (7, NEW)}).committed[P0]
+    rig.server.fault = lambda _session, kind: Fault.LOSE_REQUEST if kind == "multi" else None
+    assert isinstance(rig.commit({P0: (9, seen)}).failure, ConnectionLostError)
+    rig.server.fault = None
+    rig.server.expire(rig.zk.session_id)
+    rig.join()
+    seen = rig.offsets.read([P0])[P0]
+    assert seen.offset == 7
+    rig.write(P0, b"9")
+    result = rig.commit({P0: (8, seen)})
+    assert {tp: theirs.offset for tp, theirs in result.foreign.items()} == {P0: 9}
+    assert rig.stored(P0) == b"9"
 
 
 def test_a_big_commit_is_cut_below_the_request_limit():
