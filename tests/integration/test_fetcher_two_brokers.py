@@ -5,11 +5,13 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 
 import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from legacy_consumer.config import ConsumerConfig
 from legacy_consumer.embedded import EmbeddedKafka, EmbeddedZooKeeper
 from legacy_consumer.fetching.columnar import ColumnarFetchers
 from legacy_consumer.fetching.librdkafka import LibrdkafkaFetchers, produce_all
+from tests.support.created_topics import note_topic
 from tests.support.fetching import fetch
 from zk_layout.kazoo_store import KazooStore
 from zk_layout.model import TopicPartition
@@ -58,6 +60,22 @@ def test_partitions_of_a_broker_that_is_gone_are_missing_and_others_flow():
             kafka.brokers[1].start()
             for fetcher in reading:
                 assert set(fetch(fetcher, 100).messages) == set(both) - {alive}
+
+
+def test_log_ends_are_told_of_a_topic_made_anew_whose_partitions_are_led_by_other_brokers():
+    with EmbeddedKafka(brokers=2) as kafka, open_fetchers(kafka.zookeeper_connect) as (_, made):
+        kafka.create_topic("t", partitions=2)
+        both = [TopicPartition("t", 0), TopicPartition("t", 1)]
+        lookups = [one.log_offsets() for one in made]
+        assert [lookup.latest(both) for lookup in lookups] == [dict.fromkeys(both, 0)] * 2
+        kafka.delete_topic("t")
+        brokers = {"bootstrap.servers": kafka.bootstrap_servers}
+        note_topic(kafka, "t")
+        anew = NewTopic("t", num_partitions=2, replica_assignment=[[1], [0]])
+        admin = AdminClient(brokers)
+        admin.create_topics([anew])["t"].result(30)
+        produce_all("t", ((None, b"x", i % 2) for i in range(200)), brokers)
+        assert [lookup.latest(both) for lookup in lookups] == [dict.fromkeys(both, 100)] * 2
 
 
 @pytest.mark.usefixtures("_lone_broker")

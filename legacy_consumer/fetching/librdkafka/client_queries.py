@@ -25,6 +25,8 @@ from zk_layout.model import TopicPartition
 _Code = confluent_kafka.KafkaError
 _NO_ANSWER = -1001
 """The offset, beside no error, of a partition whose leader did not answer in time."""
+_LOST = {_Code._NOENT, _Code.UNKNOWN_TOPIC_OR_PART, _Code.NOT_LEADER_FOR_PARTITION}
+"""librdkafka knows no leader, or asked one of earlier: by itself it looks for another one every five minutes only."""
 _SILENT = {_Code._TIMED_OUT, _Code._TRANSPORT, _Code._ALL_BROKERS_DOWN}
 _SHORTEST_S = 0.1
 _Answer: TypeAlias = "int | confluent_kafka.KafkaError"
@@ -60,10 +62,10 @@ class QueryHandle(Client):
             self._refused_topics([next(iter(times)).topic], deadline, timeout_s)
             self._is_connected = True
         found = self._list_offsets(times, _left_s(deadline))
-        lost = {tp.topic for tp, one in found.items() if not isinstance(one, int) and one.code() == _Code._NOENT}
+        lost = {tp.topic for tp, one in found.items() if not isinstance(one, int) and one.code() in _LOST}
         if lost:
-            # no leader at all: it has lost every broker, which a question of another kind connects to again, or the
-            # topics are refused, which only that other question is told
+            # A question of another kind finds the leaders: it connects again to brokers that librdkafka has lost, is
+            # told where a topic that was made anew has its partitions, and which topics are refused.
             refused = self._refused_topics(sorted(lost), deadline, timeout_s)
             found = self._list_offsets(times, _left_s(deadline))
         silent = [one for one in found.values() if _is_silence(one)]
