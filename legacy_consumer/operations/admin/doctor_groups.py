@@ -187,7 +187,7 @@ def _standing_reset(found: GroupDescription) -> Iterator[Finding]:
 
 
 def _unowned(found: GroupDescription) -> Iterator[Finding]:
-    unowned = [f"{r.topic}/{r.partition}" for r in found.partitions if r.owner is None and r.topic in found.subscribed]
+    unowned = [f"{r.topic}/{r.partition}" for r in found.consumed if r.owner is None and r.topic in found.subscribed]
     if unowned:
         yield Finding(
             Severity.ERROR,

@@ -237,14 +237,25 @@ def test_znodes_of_a_topic_that_no_member_reads_are_a_note_and_the_proposed_comm
 
 
 @pytest.mark.parametrize("data", ["3", "seven"])
-def test_no_reset_is_advised_for_a_partition_that_its_topic_does_not_have(cluster, data):
+@pytest.mark.parametrize("has_member", [False, True])
+def test_no_reset_is_advised_for_a_partition_that_its_topic_does_not_have(cluster, data, has_member):
     cluster.put("/consumers/g/offsets/t/7", data)
     cluster.topic("t", (0, 50))
     cluster.commit("g", "t", 50)
+    if has_member:
+        cluster.join("g", "a", '{"t":1}', ("t", 0))
     found = findings(cluster)
     assert {one: (found[one]["severity"], found[one]["commands"]) for one in found} == {
         "deleted_partition": ("note", [])
     }
+
+
+def test_every_tool_finds_a_group_sound_that_owns_all_partitions_of_a_topic_made_anew_with_fewer(cluster):
+    cluster.topic("t", (0, 50))
+    cluster.commit("g", "t", 50, 7, 9)
+    cluster.join("g", "a", '{"t":1}', ("t", 0))
+    commands = [("groups", "describe", "g", "--check"), ("groups", "verify", "g"), ("doctor",)]
+    assert [cluster.run(*command).code for command in commands] == [0, 0, 0]
 
 
 @pytest.mark.parametrize("ephemeral", [True, False])
