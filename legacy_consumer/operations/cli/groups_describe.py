@@ -241,7 +241,7 @@ class _Printer:
         if not found:
             say_error("There is no group in /consumers.")
             return
-        say(f"with these settings a member would fetch with {self.fetches_with}", "dim")
+        say(f"a member with the settings of this command would fetch with {self.fetches_with}", "dim")
 
     def _print_as_kafka(self, found: Sequence[GroupDescription]) -> None:
         assert self.kafka_format is not None
