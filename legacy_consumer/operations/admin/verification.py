@@ -17,6 +17,7 @@ from legacy_consumer.offsets.topic_partitions import TopicsOnce
 from legacy_consumer.operations.admin.group_members import read_members
 from legacy_consumer.operations.admin.group_snapshots import read_snapshots
 from legacy_consumer.operations.admin.group_table import GroupPartition, read_group_partitions
+from legacy_consumer.operations.admin.led_groups import follows_leader
 from rebalance.assignors.threads import threads_per_topic
 from rebalance.errors import AssignmentRefusedError
 from rebalance.group_strategy import Strategy, owner_id, strategies_of_group
@@ -41,7 +42,8 @@ class Problem:
 class Verification:
     """members: how many there are; without any there is nothing to check. partitions: how many should be owned.
 
-    divides_by: the strategies that explain who owns what. running_reset: the reset that is being carried out.
+    divides_by: the strategies that explain who owns what. is_led: whether a leader's assignor chose the owners.
+    running_reset: the reset that is being carried out.
     """
 
     group: str
@@ -50,6 +52,7 @@ class Verification:
     problems: tuple[Problem, ...]
     divides_by: tuple[str, ...] = ()
     running_reset: StandingReset | None = None
+    is_led: bool = False
 
     @property
     def is_sound(self) -> bool:
@@ -103,7 +106,9 @@ def verify_group(store: ZkStore, group: str, *, strategy: Strategy | None = None
         problems.append(Problem("reset", f"{reset.text}; {reset.advice}"))
     divides_by = tuple(map(str, strategies_of_group(snapshot, owners))) if members else ()
     running = reset if is_running else None
-    return Verification(group, len(members), len(expected), tuple(problems), divides_by, running)
+    readable = [member for member in members if member.registration is not None]
+    is_led = bool(readable) and all(map(follows_leader, readable))
+    return Verification(group, len(members), len(expected), tuple(problems), divides_by, running, is_led)
 
 
 def _of_expected(
