@@ -125,7 +125,9 @@ def advised(text):
 
 @pytest.mark.parametrize("group", ["g", "-g", "it's", "$(rm x)"])
 @pytest.mark.parametrize("command", ["delete", "reset"])
-def test_the_command_beside_a_backup_puts_it_back_as_it_is_pasted(cluster, tmp_path, monkeypatch, group, command):
+def test_the_command_beside_a_backup_shows_its_plan_and_restores_with_execute(
+    cluster, tmp_path, monkeypatch, group, command
+):
     monkeypatch.chdir(tmp_path)
     cluster.commit(group, "t", 5, 7)
     cluster.commit("other", "t", 9)
