@@ -194,7 +194,7 @@ def _unowned(found: GroupDescription) -> Iterator[Finding]:
             "no_owner",
             found.group,
             f"group {found.group} has members, but no member owns {some(unowned)}",
-            "look again in a minute, for it may be rebalancing; if it stays, see how many partitions each member has, "
-            "and restart the members that own too few",
+            "look again in a minute, for it may be rebalancing; if it stays, see that all members have the same "
+            "partition.assignment.strategy, and restart the members that own too few partitions",
             about_group(found.group, "groups", "members"),
         )

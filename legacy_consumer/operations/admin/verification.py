@@ -60,6 +60,17 @@ class Verification:
         return not self.problems
 
 
+@dataclass(frozen=True, slots=True)
+class _Due:
+    """The thread that should own a partition, by a strategy."""
+
+    strategy: Strategy
+    thread: ConsumerThreadId
+
+    def __str__(self) -> str:
+        return f"by {self.strategy} {self.thread}"
+
+
 def verify_groups(store: ZkStore, groups: Sequence[str], *, strategy: Strategy | None = None) -> list[Verification]:
     """As verify_group, for many groups; one that may not be read is not sound, and one that is gone is left out."""
     found: list[Verification] = []
@@ -90,15 +101,17 @@ def verify_group(store: ZkStore, group: str, *, strategy: Strategy | None = None
     ghosts = [ConsumerIdPath(group, member.consumer_id).path for member in members if not member.session_id]
     expected = [TopicPartition(topic, number) for topic, numbers in snapshot.partitions.items() for number in numbers]
     unknown = [tp for tp in owned if tp.topic in cluster.problems]
+    due, refusal = _divide(snapshot, strategy)
     problems = [
         *(Problem("unreadable_member", f"{name}: {reason}") for name, reason in snapshot.unreadable.items()),
         *(Problem("unreadable_topic", str(reason), topic) for topic, reason in sorted(cluster.problems.items())),
         *(Problem("permanent_member", f"{path} is not ephemeral: it stays when its member is gone") for path in ghosts),
         *_foreign_names(store, group),
         *_permanent_owners(group, owned),
-        *_of_expected(snapshot, expected, owned, sessions),
+        *_of_expected(snapshot, expected, owned, sessions, due),
         *_unexpected(snapshot, {*expected, *unknown}, owned),
-        *_of_strategy(snapshot, owners, strategy),
+        *_of_strategy(due, owners),
+        *refusal,
     ]
     reset = standing_reset(store, group)
     is_running = reset is not None and reset.is_running
@@ -116,12 +129,14 @@ def _of_expected(
     expected: Sequence[TopicPartition],
     owned: Mapping[TopicPartition, GroupPartition],
     sessions: Mapping[str, int],
+    due: Mapping[TopicPartition, _Due],
 ) -> Iterator[Problem]:
     threads = threads_per_topic(snapshot)
     for tp in expected:
         row = owned.get(tp)
         if row is None or row.owner is None:
-            yield Problem("no_owner", f"no owner for {tp}", *tp)
+            should = f", and {due[tp]} should own it" if tp in due else ""
+            yield Problem("no_owner", f"no owner for {tp}{should}", *tp)
             continue
         owner = owner_id(row.owner)
         if not row.owner_session:
@@ -179,18 +194,20 @@ def _foreign_names(store: ZkStore, group: str) -> Iterator[Problem]:
                 )
 
 
-def _of_strategy(
-    snapshot: GroupSnapshot, owners: Mapping[TopicPartition, str], strategy: Strategy | None
-) -> Iterator[Problem]:
-    """Yield the partitions that another member should own by this strategy; no_owner covers those without an owner."""
+def _divide(snapshot: GroupSnapshot, strategy: Strategy | None) -> tuple[dict[TopicPartition, _Due], Sequence[Problem]]:
+    """Return the owner that each partition should have by this strategy, or why the strategy refuses."""
     if strategy is None:
-        return
+        return {}, ()
     try:
         assignment = strategy.assign(snapshot)
     except AssignmentRefusedError as error:
-        yield Problem("strategy_refuses", str(error))
-        return
-    for tp, thread in assignment.items():
+        return {}, (Problem("strategy_refuses", str(error)),)
+    return {tp: _Due(strategy, thread) for tp, thread in assignment.items()}, ()
+
+
+def _of_strategy(due: Mapping[TopicPartition, _Due], owners: Mapping[TopicPartition, str]) -> Iterator[Problem]:
+    """Yield the partitions that another member should own; no_owner covers those without an owner."""
+    for tp, one in due.items():
         owner = owners.get(tp)
-        if owner is not None and owner not in (str(thread), thread.consumer_id):
-            yield Problem("other_owner", f"{owner} owns {tp}, and by {strategy} {thread} should own it", *tp)
+        if owner is not None and owner not in (str(one.thread), one.thread.consumer_id):
+            yield Problem("other_owner", f"{owner} owns {tp}, and {one} should own it", *tp)
