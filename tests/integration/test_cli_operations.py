@@ -313,7 +313,7 @@ def test_the_command_names_its_backup_which_restores_everything(cluster, store, 
     before = offsets_of(store, stopped)
     done = run_program("offsets", "reset", stopped, "--to-latest", "--execute", "--backup-dir", tmp_path, *cluster)
     [file] = tmp_path.iterdir()
-    assert done.err.startswith(f"Backup: {file} (`legacy-consumer offsets import -- {file}`, with this --zookeeper or ")
+    assert done.err.startswith(f"Backup: {file} (`legacy-consumer offsets import {file}`, with this --zookeeper or ")
     assert file.name.startswith(f"{stopped}-offsets-")
     assert set(offsets_of(store, stopped).values()) == {20}
     back = run_program("offsets", "import", file, "--execute", "--no-backup", *cluster)

@@ -28,6 +28,12 @@ STATE = '{"controller_epoch":1,"leader":0,"version":1,"leader_epoch":0,"isr":[0]
 REGISTRATION = '{"version":1,"subscription":%s,"pattern":"%s","timestamp":"1"}'
 
 
+def with_options(command, *options):
+    """As an operator adds them: at the end, unless the command has -- for a name that begins with a dash."""
+    end = command.index("--") if "--" in command else len(command)
+    return [*command[:end], *options, *command[end:]]
+
+
 class Done(NamedTuple):
     code: int
     out: str

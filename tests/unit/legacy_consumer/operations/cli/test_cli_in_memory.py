@@ -9,7 +9,7 @@ import shlex
 import pytest
 
 from legacy_consumer.operations.cli.helpers import options
-from tests.support.memory_cluster import REGISTRATION, GuardedStore, MemoryCluster
+from tests.support.memory_cluster import REGISTRATION, GuardedStore, MemoryCluster, with_options
 from zk_layout.model import TopicPartition
 
 
@@ -163,9 +163,7 @@ def test_a_command_that_the_doctor_proposes_changes_only_what_the_finding_names(
         assert cluster.run(*words).code == 0, command
         assert cluster.tree() == before, "it was only shown"
     for command in typed:
-        end = shlex.split(command)[1:].index("--")
-        words = shlex.split(command)[1:]
-        done = cluster.run(*words[:end], "--execute", "--backup-dir", str(tmp_path), *words[end:])
+        done = cluster.run(*with_options(shlex.split(command)[1:], "--execute", "--backup-dir", str(tmp_path)))
         assert done.code == 0, done
     after = cluster.tree()
     changed = {path for path in before | after if before.get(path) != after.get(path)}
@@ -201,7 +199,7 @@ def test_topics_that_all_members_have_left_count_nowhere_and_the_proposed_comman
     assert (done.code, found.keys()) == (0, {"left_topic", "deleted_topic"})
     assert "that all its members have left: left" in found["left_topic"]["text"]
     [command] = found["left_topic"]["commands"]
-    words = [*shlex.split(command)[1:-2], "--execute", "--backup-dir", str(tmp_path), *shlex.split(command)[-2:]]
+    words = [*shlex.split(command)[1:], "--execute", "--backup-dir", str(tmp_path)]
     before = cluster.tree("/consumers/g/offsets")
     assert cluster.run(*words).code == 1, "it is refused while a member lives"
     assert cluster.tree("/consumers/g/offsets") == before
@@ -231,7 +229,7 @@ def test_znodes_of_a_topic_that_no_member_reads_are_a_note_and_the_proposed_comm
     [command] = found[code]["commands"]
     member.close()
     words = shlex.split(command)[1:]
-    done = cluster.run(*words[:-2], "--execute", "--backup-dir", str(tmp_path), *words[-2:])
+    done = cluster.run(*words, "--execute", "--backup-dir", str(tmp_path))
     assert done.code == 0, done
     assert findings(cluster) == {}
 
