@@ -212,7 +212,7 @@ class Reconciler:
                 self._consumer_id,
                 topic,
                 " and created again: it is read from its beginning" if created is not None else ", its streams wait",
-                "the new one" if created is not None else "one that may be created in its place",
+                "the new one" if created is not None else "a new topic of that name",
             )
         self._created = dict(snapshot.created)
 

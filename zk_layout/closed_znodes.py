@@ -23,8 +23,24 @@ def read_each(
     return read_each(store, paths[:half], watcher) + read_each(store, paths[half:], watcher)
 
 
+def exist_each(store: ZkStore, paths: Sequence[str]) -> list[bool]:
+    """Return whether each znode exists. ZooKeeper 3.9 refuses the Stat of one that may not be read: it exists."""
+    if not paths:
+        return []
+    try:
+        return [stat is not None for stat in store.exists_many(paths)]
+    except NotPermittedError:
+        if len(paths) == 1:
+            return [True]
+    half = len(paths) // 2
+    return exist_each(store, paths[:half]) + exist_each(store, paths[half:])
+
+
 def read_or_stat(store: ZkStore, paths: Sequence[str]) -> tuple[list[Znode | None], dict[str, NotPermittedError]]:
-    """As get_data_many; for a znode that an ACL forbids to read, the Stat, which is always readable, and the reason."""
+    """As get_data_many; for a znode that an ACL forbids to read, the Stat and the reason.
+
+    Raises: NotPermittedError if such a Stat may not be read either, as with ZooKeeper 3.9.
+    """
     found = read_each(store, paths)
     closed = {path: one for path, one in zip(paths, found, strict=True) if isinstance(one, NotPermittedError)}
     stats = dict(zip(closed, store.exists_many(list(closed)), strict=True)) if closed else {}

@@ -138,10 +138,10 @@ def test_describe_shows_the_members_and_why_one_cannot_be_read(kafka, billing):
     assert notes[0] == "# the owner znode is not ephemeral: it blocks the partition until somebody deletes it"
     assert notes[1].startswith("* /consumers/billing/offsets/gone/1 holds b'bad\\x1b[31m': an offset is a decimal")
     assert notes[2].startswith(f"unreadable: /consumers/billing/ids/{GARBAGE} holds b'not json': ")
-    assert notes[3] == "left: they are gone, or no member subscribes; they do not count: gone"
+    assert notes[3] == "not counted, because they are gone or no member subscribes to them: gone"
     assert notes[4] == "owners as divided by range"
     assert notes[5].startswith(f"warning: {GARBAGE}: its registration cannot be read")
-    assert notes[6].startswith("with these settings a member would fetch with columnar, because ")
+    assert notes[6].startswith("a member with the settings of this command would fetch with columnar, because ")
     assert len(notes) == 7
 
 

@@ -28,6 +28,12 @@ STATE = '{"controller_epoch":1,"leader":0,"version":1,"leader_epoch":0,"isr":[0]
 REGISTRATION = '{"version":1,"subscription":%s,"pattern":"%s","timestamp":"1"}'
 
 
+def with_options(command, *options):
+    """As an operator adds them: at the end, unless the command has -- for a name that begins with a dash."""
+    end = command.index("--") if "--" in command else len(command)
+    return [*command[:end], *options, *command[end:]]
+
+
 class Done(NamedTuple):
     code: int
     out: str
@@ -35,11 +41,15 @@ class Done(NamedTuple):
 
 
 class GuardedStore(MemoryStore):
-    """Refuses to read what lies under the forbidden paths, as an ACL does."""
+    """Refuses to read what lies under the forbidden paths, as an ACL does.
 
-    def __init__(self, server, forbidden):
+    tells_existence: whether it tells that such a znode exists. ZooKeeper 3.9 does not, older ones do.
+    """
+
+    def __init__(self, server, forbidden, *, tells_existence=True):
         super().__init__(server)
         self._forbidden = forbidden
+        self._tells_existence = tells_existence
 
     def _check(self, *paths):
         for path in paths:
@@ -53,6 +63,18 @@ class GuardedStore(MemoryStore):
     def get_children(self, path, watcher=None):
         self._check(path)
         return super().get_children(path, watcher)
+
+    def exists(self, path, watcher=None):
+        found = super().exists(path, watcher)
+        if found is not None and not self._tells_existence:
+            self._check(path)
+        return found
+
+    def exists_many(self, paths, watcher=None):
+        found = super().exists_many(paths, watcher)
+        if not self._tells_existence:
+            self._check(*(path for path, stat in zip(paths, found, strict=True) if stat is not None))
+        return found
 
     def get_data_many(self, paths, watcher=None):
         self._check(*paths)
@@ -85,7 +107,9 @@ class Handle:
 
 
 class MemoryCluster:
-    """logs: {partition: (begin, end)}. forbidden: paths that an ACL closes. created: topics that a question created.
+    """logs: {partition: (begin, end)}. forbidden: paths that an ACL closes; tells_existence: see GuardedStore.
+
+    created: topics that a question created.
 
     ago_ms: how long ago it is for ZooKeeper. old_up_to: {partition: its first message that is not old}.
     """
@@ -104,7 +128,12 @@ class MemoryCluster:
         self.put("/brokers/topics")
         self.put("/controller", '{"version":1,"brokerid":0,"timestamp":"1"}')
         self.put("/consumers")
-        monkeypatch.setattr(options, "KazooStore", lambda _: GuardedStore(self.server, self.forbidden))
+        self.tells_existence = True
+        monkeypatch.setattr(
+            options,
+            "KazooStore",
+            lambda _: GuardedStore(self.server, self.forbidden, tells_existence=self.tells_existence),
+        )
         monkeypatch.setattr(factory, "QueryHandle", lambda *_, **__: Handle(self))
         monkeypatch.setattr(reach, "_try", lambda address, timeout_s: None)
 

@@ -1,15 +1,21 @@
-"""Links, commands and files that the documents name exist."""
+"""Links, commands and files that the documents name exist, and their examples make consumers as they are made."""
 
+import ast
 import importlib.util
 import re
+import textwrap
 from pathlib import Path
 
 import pytest
+
+import legacy_consumer
 
 ROOT = Path(__file__).parents[2]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
 TARGETS = set(re.findall(r"(?m)^([a-z][\w-]*):", (ROOT / "Makefile").read_text(encoding="utf-8")))
 CODE = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
+PYTHON = re.compile(r"(?ms)^ *```python\n(.*?)^ *```")
+CONSUMERS = {"ConsumerConnector", "SimpleConsumer"}
 
 
 def anchors(text: str) -> set[str]:
@@ -52,3 +58,18 @@ def test_every_command_of_a_document_exists(page):
     assert [name for name in modules if importlib.util.find_spec(name) is None] == []
     examples = set(re.findall(r"\bexamples/[\w/]+\.\w+", code))
     assert [name for name in examples if not (ROOT / name).exists()] == []
+
+
+def test_every_consumer_that_a_document_makes_can_be_made(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "consumer.properties").write_text("zookeeper.connect=localhost:2181\ngroup.id=g\n", encoding="utf-8")
+    names = {name: getattr(legacy_consumer, name) for name in legacy_consumer.__all__}
+    names["config"] = legacy_consumer.ConsumerConfig.load("consumer.properties")
+    made = set()
+    for page in PAGES:
+        for block in PYTHON.findall(page.read_text(encoding="utf-8")):
+            for call in ast.walk(ast.parse(textwrap.dedent(block))):
+                if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id in CONSUMERS:
+                    with eval(compile(ast.Expression(call), page.name, "eval"), names):
+                        made.add((page.name, call.func.id))
+    assert made >= {("README.md", "ConsumerConnector"), ("simple-consumer.md", "SimpleConsumer")}

@@ -10,6 +10,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from legacy_consumer.operations.admin.errors import BackupError
+from legacy_consumer.operations.admin.findings import argument
 from legacy_consumer.operations.admin.group_acls import GroupAcls
 from legacy_consumer.operations.admin.offset_files import (
     NOT_DONE,
@@ -62,7 +63,7 @@ class Backup:
 
 def how_to_put_back(file: Path) -> str:
     """The command, as it can be pasted into a shell; where the cluster is has to be added."""
-    return f"`{shlex.join(['legacy-consumer', 'offsets', 'import', '--', str(file)])}`"
+    return f"`{shlex.join(['legacy-consumer', 'offsets', 'import', *argument(str(file))])}`"
 
 
 def write_backup(folder: Path, group: str, offsets: Offsets, *, now_s: float | None = None) -> Path:

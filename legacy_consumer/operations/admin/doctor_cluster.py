@@ -126,14 +126,16 @@ def examine_topics(store: ZkStore, looked: Counter[str] | None = None) -> Iterat
         "no_leader",
         [(t.topic, t.no_leader) for t in topics if t.no_leader and not t.is_going],
         "partitions without a living leader, which no client can read,",
-        "start the brokers that hold them; `legacy-consumer brokers` shows which are registered",
+        "start the brokers that hold them: `legacy-consumer topics TOPIC` shows their replicas, and "
+        "`legacy-consumer brokers` the registered brokers",
     )
     yield from _some_topics(
         Severity.WARNING,
         "under_replicated",
         [(t.topic, t.under_replicated) for t in topics if t.under_replicated and not t.no_leader and not t.is_going],
         "partitions with a replica that is not in sync",
-        "see which brokers are missing or slow, before another one fails",
+        "`legacy-consumer topics TOPIC` shows which replicas are in sync: find out why other brokers are away or slow, "
+        "before another one fails",
     )
     yield from _some_topics(
         Severity.WARNING,

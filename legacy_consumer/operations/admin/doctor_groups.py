@@ -187,14 +187,14 @@ def _standing_reset(found: GroupDescription) -> Iterator[Finding]:
 
 
 def _unowned(found: GroupDescription) -> Iterator[Finding]:
-    unowned = [f"{r.topic}/{r.partition}" for r in found.partitions if r.owner is None and r.topic in found.subscribed]
+    unowned = [f"{r.topic}/{r.partition}" for r in found.consumed if r.owner is None and r.topic in found.subscribed]
     if unowned:
         yield Finding(
             Severity.ERROR,
             "no_owner",
             found.group,
             f"group {found.group} has members, but no member owns {some(unowned)}",
-            "look again in a minute, for it may be rebalancing; if it stays, see how many partitions each member has, "
-            "and restart the members that own too few",
+            "look again in a minute, for it may be rebalancing; if it stays, see that all members have the same "
+            "partition.assignment.strategy, and restart the members that own too few partitions",
             about_group(found.group, "groups", "members"),
         )

@@ -74,5 +74,12 @@ def shell_command(group: str, *words: str) -> str:
 
 def about_group(group: str, *words: str) -> tuple[tuple[str, ...], ...]:
     """The command for a group; none if its name cannot be typed."""
-    # a name that begins with a dash would be taken for an option
-    return ((*words, "--", group),) if group.isprintable() else ()
+    return ((*words, *argument(group)),) if group.isprintable() else ()
+
+
+def argument(name: str) -> tuple[str, ...]:
+    """Return the words for a name that ends a command. Options such as --execute may be added behind it.
+
+    A name that begins with a dash would be taken for an option: it stands behind --, and options stand before that.
+    """
+    return ("--", name) if name.startswith("-") else (name,)

@@ -22,6 +22,7 @@ from rebalance.group_strategy import Strategy, owner_id, strategies_of_group, st
 from rebalance.group_warnings import GroupWarning, group_warnings
 from rebalance.snapshot import GroupSnapshot
 from rebalance.subscription import is_wildcard
+from zk_layout.closed_znodes import exist_each
 from zk_layout.errors import NotPermittedError
 from zk_layout.model import ConsumerRegistration, TopicPartition
 from zk_layout.paths import GroupPath
@@ -232,8 +233,8 @@ def describe_groups(
     Groups that do not exist are left out; one that may not be read says so as its problem.
     log_offsets: None asks no broker, and leaves log end and lag open. topics: which are wanted; others are not read.
     """
-    stats = store.exists_many([GroupPath(group).path for group in groups])
-    present = [group for group, stat in zip(groups, stats, strict=True) if stat is not None]
+    exist = exist_each(store, [GroupPath(group).path for group in groups])
+    present = [group for group, exists in zip(groups, exist, strict=True) if exists]
     read, forbidden = read_apart(present, lambda some: _read_groups(store, some, topics, clock))
     found = {one.group: one for one in _described(read, log_offsets, clock)}
     return [

@@ -48,12 +48,12 @@ class LedGroup:
 def read_led_groups(store: ZkStore, members: Sequence[RegisteredMember]) -> dict[str, LedGroup]:
     """{group: how it stands} of the groups of which a member follows a leader: two batches of reads for all of them."""
     others: dict[str, list[str]] = {}
-    groups = dict.fromkeys(one.group for one in members if _follows(one))
+    groups = dict.fromkeys(one.group for one in members if follows_leader(one))
     if not groups:
         return {}
     for one in members:
         # members leave out one whose registration cannot be read
-        if one.registration is not None and not _follows(one):
+        if one.registration is not None and not follows_leader(one):
             others.setdefault(one.group, []).append(one.consumer_id)
     joined = store.get_children_many([members_path(group) for group in groups])
     paths = [path(group) for group in groups for path in (leader_path, round_path, generation_path)]
@@ -64,7 +64,8 @@ def read_led_groups(store: ZkStore, members: Sequence[RegisteredMember]) -> dict
     }
 
 
-def _follows(member: RegisteredMember) -> bool:
+def follows_leader(member: RegisteredMember) -> bool:
+    """Return whether the member has group.coordination=leader."""
     return member.registration is not None and member.registration.coordination == LED
 
 

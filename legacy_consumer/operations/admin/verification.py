@@ -17,6 +17,7 @@ from legacy_consumer.offsets.topic_partitions import TopicsOnce
 from legacy_consumer.operations.admin.group_members import read_members
 from legacy_consumer.operations.admin.group_snapshots import read_snapshots
 from legacy_consumer.operations.admin.group_table import GroupPartition, read_group_partitions
+from legacy_consumer.operations.admin.led_groups import follows_leader
 from rebalance.assignors.threads import threads_per_topic
 from rebalance.errors import AssignmentRefusedError
 from rebalance.group_strategy import Strategy, owner_id, strategies_of_group
@@ -41,7 +42,8 @@ class Problem:
 class Verification:
     """members: how many there are; without any there is nothing to check. partitions: how many should be owned.
 
-    divides_by: the strategies that explain who owns what. running_reset: the reset that is being carried out.
+    divides_by: the strategies that explain who owns what. is_led: whether a leader's assignor chose the owners.
+    running_reset: the reset that is being carried out.
     """
 
     group: str
@@ -50,11 +52,23 @@ class Verification:
     problems: tuple[Problem, ...]
     divides_by: tuple[str, ...] = ()
     running_reset: StandingReset | None = None
+    is_led: bool = False
 
     @property
     def is_sound(self) -> bool:
         """Whether there is no problem."""
         return not self.problems
+
+
+@dataclass(frozen=True, slots=True)
+class _Due:
+    """The thread that should own a partition, by a strategy."""
+
+    strategy: Strategy
+    thread: ConsumerThreadId
+
+    def __str__(self) -> str:
+        return f"by {self.strategy} {self.thread}"
 
 
 def verify_groups(store: ZkStore, groups: Sequence[str], *, strategy: Strategy | None = None) -> list[Verification]:
@@ -87,15 +101,17 @@ def verify_group(store: ZkStore, group: str, *, strategy: Strategy | None = None
     ghosts = [ConsumerIdPath(group, member.consumer_id).path for member in members if not member.session_id]
     expected = [TopicPartition(topic, number) for topic, numbers in snapshot.partitions.items() for number in numbers]
     unknown = [tp for tp in owned if tp.topic in cluster.problems]
+    due, refusal = _divide(snapshot, strategy)
     problems = [
         *(Problem("unreadable_member", f"{name}: {reason}") for name, reason in snapshot.unreadable.items()),
         *(Problem("unreadable_topic", str(reason), topic) for topic, reason in sorted(cluster.problems.items())),
         *(Problem("permanent_member", f"{path} is not ephemeral: it stays when its member is gone") for path in ghosts),
         *_foreign_names(store, group),
         *_permanent_owners(group, owned),
-        *_of_expected(snapshot, expected, owned, sessions),
+        *_of_expected(snapshot, expected, owned, sessions, due),
         *_unexpected(snapshot, {*expected, *unknown}, owned),
-        *_of_strategy(snapshot, owners, strategy),
+        *_of_strategy(due, owners),
+        *refusal,
     ]
     reset = standing_reset(store, group)
     is_running = reset is not None and reset.is_running
@@ -103,7 +119,9 @@ def verify_group(store: ZkStore, group: str, *, strategy: Strategy | None = None
         problems.append(Problem("reset", f"{reset.text}; {reset.advice}"))
     divides_by = tuple(map(str, strategies_of_group(snapshot, owners))) if members else ()
     running = reset if is_running else None
-    return Verification(group, len(members), len(expected), tuple(problems), divides_by, running)
+    readable = [member for member in members if member.registration is not None]
+    is_led = bool(readable) and all(map(follows_leader, readable))
+    return Verification(group, len(members), len(expected), tuple(problems), divides_by, running, is_led)
 
 
 def _of_expected(
@@ -111,12 +129,14 @@ def _of_expected(
     expected: Sequence[TopicPartition],
     owned: Mapping[TopicPartition, GroupPartition],
     sessions: Mapping[str, int],
+    due: Mapping[TopicPartition, _Due],
 ) -> Iterator[Problem]:
     threads = threads_per_topic(snapshot)
     for tp in expected:
         row = owned.get(tp)
         if row is None or row.owner is None:
-            yield Problem("no_owner", f"no owner for {tp}", *tp)
+            should = f", and {due[tp]} should own it" if tp in due else ""
+            yield Problem("no_owner", f"no owner for {tp}{should}", *tp)
             continue
         owner = owner_id(row.owner)
         if not row.owner_session:
@@ -174,18 +194,20 @@ def _foreign_names(store: ZkStore, group: str) -> Iterator[Problem]:
                 )
 
 
-def _of_strategy(
-    snapshot: GroupSnapshot, owners: Mapping[TopicPartition, str], strategy: Strategy | None
-) -> Iterator[Problem]:
-    """Yield the partitions that another member should own by this strategy; no_owner covers those without an owner."""
+def _divide(snapshot: GroupSnapshot, strategy: Strategy | None) -> tuple[dict[TopicPartition, _Due], Sequence[Problem]]:
+    """Return the owner that each partition should have by this strategy, or why the strategy refuses."""
     if strategy is None:
-        return
+        return {}, ()
     try:
         assignment = strategy.assign(snapshot)
     except AssignmentRefusedError as error:
-        yield Problem("strategy_refuses", str(error))
-        return
-    for tp, thread in assignment.items():
+        return {}, (Problem("strategy_refuses", str(error)),)
+    return {tp: _Due(strategy, thread) for tp, thread in assignment.items()}, ()
+
+
+def _of_strategy(due: Mapping[TopicPartition, _Due], owners: Mapping[TopicPartition, str]) -> Iterator[Problem]:
+    """Yield the partitions that another member should own; no_owner covers those without an owner."""
+    for tp, one in due.items():
         owner = owners.get(tp)
-        if owner is not None and owner not in (str(thread), thread.consumer_id):
-            yield Problem("other_owner", f"{owner} owns {tp}, and by {strategy} {thread} should own it", *tp)
+        if owner is not None and owner not in (str(one.thread), one.thread.consumer_id):
+            yield Problem("other_owner", f"{owner} owns {tp}, and {one} should own it", *tp)

@@ -89,9 +89,10 @@ def describe(
     value does not exist or is not known.
 
     VERDICT is one of: ok, warning (the lag does not fall), stall (the partition has an owner, but the offset does not
-    move), stop (no member owns the partition, or none commits), rewind (an offset went back), error (the offset is
-    impossible), unknown (no broker answers, or no offset is committed although the log holds messages). One measurement
-    shows little; with --watch the verdict covers the last ten minutes, and the reason follows the table.
+    move), stop (messages wait, and no member owns the partition), rewind (an offset went back), error (the offset is
+    impossible), unknown (no broker reports the end of the log, or the owner has committed nothing yet although the log
+    holds messages). One measurement shows little; with --watch the verdict covers the last ten minutes, and the reason
+    follows the table.
 
     The exit code is 1 if a group or one of its topics cannot be read; the rest is shown.
 
@@ -241,7 +242,7 @@ class _Printer:
         if not found:
             say_error("There is no group in /consumers.")
             return
-        say(f"with these settings a member would fetch with {self.fetches_with}", "dim")
+        say(f"a member with the settings of this command would fetch with {self.fetches_with}", "dim")
 
     def _print_as_kafka(self, found: Sequence[GroupDescription]) -> None:
         assert self.kafka_format is not None

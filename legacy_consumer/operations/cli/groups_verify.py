@@ -38,7 +38,9 @@ Examples:
 @output_options
 @click.argument("groups", metavar="GROUP...", nargs=-1)
 @click.option("--all-groups", is_flag=True, help="All groups, instead of GROUP.")
-@click.option("--strategy", type=click.Choice(sorted(_BY_NAME)), help="Also check that the group uses this strategy.")
+@click.option(
+    "--strategy", type=click.Choice(sorted(_BY_NAME)), help="Also check that this strategy chooses the owners."
+)
 @click.option("--kafka-format", is_flag=True, help="Print the same line as Kafka's VerifyConsumerRebalance.")
 @click.pass_context
 def verify(
@@ -50,10 +52,11 @@ def verify(
     strategy: str | None,
     kafka_format: bool,
 ) -> None:
-    """Check that every partition has exactly one owner: the live member that should own it.
+    """Check that every partition has exactly one owner: a live member that subscribes to its topic.
 
     Kafka's VerifyConsumerRebalance checks the same; this command also checks the sessions of the owners, and owners of
-    partitions to which no member subscribes. A group without members and owners is sound.
+    partitions to which no member subscribes. With --strategy it checks as well that this strategy chooses the owners. A
+    group without members and owners is sound.
 
     The command names a live reset (`offsets reset --live`) that is being carried out, which is no fault. A request for
     a reset without a running command is a fault.
@@ -104,8 +107,8 @@ def _show_one(one: Verification) -> None:
     if one.is_sound:
         empty = "" if one.members else "; nobody is in it, so there was nothing to check"
         say(f"Group {one.group} is sound: {what}{empty}", GOOD)
-        if one.members and one.partitions and not one.divides_by:
-            say("  but no strategy of Kafka explains who owns what: --strategy says where they differ", ODD)
+        if one.members and one.partitions and not one.divides_by and not one.is_led:
+            say("  but no strategy of Kafka makes this assignment: --strategy NAME shows where it differs", ODD)
         return
     say(f"Group {one.group} is not sound: {what}, {count(len(one.problems), 'problem')}", BAD)
     for problem in one.problems[:_SHOWN]:

@@ -87,7 +87,8 @@ IN_HAND = _member(
 UNASKED = _member(
     "unasked_seconds",
     Kind.GAUGE,
-    "how long the user's code has not asked a stream with partitions for messages, whether it has some in hand or not",
+    "how long the user's code has not asked a stream with partitions for messages; while it has some in hand, as seen "
+    "by scrapes",
 )
 REBALANCES = _member(
     "rebalances_total",

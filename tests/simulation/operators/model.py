@@ -95,11 +95,10 @@ def _typed(command):
     None if it changes nothing, or a group that is another's: others use the same servers.
     """
     words = shlex.split(command)
-    if words[1:3] not in (["offsets", "reset"], ["groups", "delete"]) or "--live" in words or words[-1] not in GROUPS:
+    *given, group = words[: words.index("--zookeeper")]
+    if given[1:3] not in (["offsets", "reset"], ["groups", "delete"]) or "--live" in given or group not in GROUPS:
         return None
-    cut = words.index("--zookeeper")
-    chosen = [part for word in words[3:cut] for part in word.split("=", 1)]
-    return [*words[1:3], words[-1], *chosen]
+    return [*given[1:3], group, *(part for word in given[3:] for part in word.split("=", 1))]
 
 
 class Operators:

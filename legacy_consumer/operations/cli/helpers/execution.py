@@ -81,7 +81,10 @@ def back_up(
     """
     acls = read_group_acls(store, list(groups))
     file = write_backups(folder, name, groups, unreadable, acls=acls, topics=topics, one_by_one=True)
-    say_error(f"Backup: {file} ({how_to_put_back(file)} puts it back)")
+    say_error(
+        f"Backup: {file} ({how_to_put_back(file)}, with this --zookeeper or --config, shows what it would restore, and "
+        "restores it with --execute)"
+    )
     return Backup(file, groups, unreadable, acls, topics)
 
 

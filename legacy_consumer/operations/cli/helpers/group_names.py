@@ -9,6 +9,7 @@ import click
 
 from legacy_consumer.errors import NoSuchGroupError
 from legacy_consumer.operations.admin.group_list import list_groups
+from zk_layout.closed_znodes import exist_each
 from zk_layout.errors import ConfigError
 from zk_layout.paths import GroupPath
 from zk_layout.store import ZkStore
@@ -41,7 +42,7 @@ def wanted_groups(store: ZkStore, groups: Sequence[str], *, all_groups: bool) ->
     if all_groups:
         return list(list_groups(store))
     named = list(dict.fromkeys(groups))
-    for group, stat in zip(named, store.exists_many([GroupPath(group).path for group in named]), strict=True):
-        if stat is None:
+    for group, exists in zip(named, exist_each(store, [GroupPath(group).path for group in named]), strict=True):
+        if not exists:
             raise NoSuchGroupError(group)
     return named

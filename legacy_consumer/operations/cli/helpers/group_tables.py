@@ -105,7 +105,8 @@ def group_parts(found: GroupDescription, verdicts: Mapping[TopicPartition, Verdi
     below += _some_lines([Line(f"topic left out: {problem}", BAD) for problem in found.topic_problems])
     below += _reasons(found, {tp: verdict for tp, verdict in verdicts.items() if tp not in found.left})
     if found.left:
-        below.append(Line(f"left: they are gone, or no member subscribes; they do not count: {some(found.left_names)}"))
+        left = some(found.left_names)
+        below.append(Line(f"not counted, because they are gone or no member subscribes to them: {left}"))
     if found.led is not None:
         below += _led_lines(found.led)
     elif _is_telling(found.divides_by):
@@ -176,7 +177,7 @@ def _reasons(found: GroupDescription, verdicts: Mapping[TopicPartition, Verdict]
     if silent and found.no_log_ends is None:
         some = ", ".join(str(tp) for tp in silent[:3]) + (" ..." if len(silent) > 3 else "")
         lines.append(
-            Line(f"unknown: no leader tells where the log of {some} ends: see `topics` for who is away, or gone", ODD)
+            Line(f"unknown: no leader reports the end of {some}: see `legacy-consumer topics TOPIC` and `doctor`", ODD)
         )
     if len(bad) > _REASONS_SHOWN:
         lines.append(Line(f"and {len(bad) - _REASONS_SHOWN} more partitions that are not well", BAD))

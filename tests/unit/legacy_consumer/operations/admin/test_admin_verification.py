@@ -142,6 +142,16 @@ def test_a_group_that_divides_otherwise_than_asked_is_found(store, new_store):
     assert codes(store, strategy=Strategy("range")) == [("other_owner", 0), ("other_owner", 1)]
 
 
+def test_with_a_strategy_a_problem_names_the_member_that_should_own_the_partition_owned_or_not(store, new_store):
+    join(new_store(), "a", 1)
+    join(new_store(), "b")
+    assert [problem.text for problem in verify_group(store, "g").problems] == ["no owner for t/0"]
+    assert sorted(problem.text for problem in verify_group(store, "g", strategy=Strategy("range")).problems) == [
+        "a-0 owns t/1, and by range b-0 should own it",
+        "no owner for t/0, and by range a-0 should own it",
+    ]
+
+
 def test_the_session_of_an_owner_znode_decides_what_holds_it(store, new_store):
     put(store, "/brokers/topics/v", b'{"version":1,"partitions":{"0":[0]}}')
     join(new_store(), "a", 0)

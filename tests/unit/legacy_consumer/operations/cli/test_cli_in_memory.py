@@ -9,7 +9,7 @@ import shlex
 import pytest
 
 from legacy_consumer.operations.cli.helpers import options
-from tests.support.memory_cluster import REGISTRATION, GuardedStore, MemoryCluster
+from tests.support.memory_cluster import REGISTRATION, GuardedStore, MemoryCluster, with_options
 from zk_layout.model import TopicPartition
 
 
@@ -163,9 +163,7 @@ def test_a_command_that_the_doctor_proposes_changes_only_what_the_finding_names(
         assert cluster.run(*words).code == 0, command
         assert cluster.tree() == before, "it was only shown"
     for command in typed:
-        end = shlex.split(command)[1:].index("--")
-        words = shlex.split(command)[1:]
-        done = cluster.run(*words[:end], "--execute", "--backup-dir", str(tmp_path), *words[end:])
+        done = cluster.run(*with_options(shlex.split(command)[1:], "--execute", "--backup-dir", str(tmp_path)))
         assert done.code == 0, done
     after = cluster.tree()
     changed = {path for path in before | after if before.get(path) != after.get(path)}
@@ -178,7 +176,7 @@ def test_a_topic_is_left_only_if_none_of_its_partitions_counts(cluster):
     cluster.commit("g", "t", 10, 7)
     shown = json.loads(cluster.run("groups", "describe", "g", "--json").out)
     assert (shown["total_lag"], shown["left"]) == (40, ["t/1"])
-    assert "they do not count: t/1\n" in cluster.run("groups", "describe", "g").out
+    assert "no member subscribes to them: t/1\n" in cluster.run("groups", "describe", "g").out
 
 
 @pytest.mark.parametrize("offset", ["3", " 7", "70"], ids=["in the log", "unreadable", "beyond the log"])
@@ -194,14 +192,14 @@ def test_topics_that_all_members_have_left_count_nowhere_and_the_proposed_comman
     shown = json.loads(cluster.run("groups", "describe", "g", "--json").out)
     assert [shown[key] for key in ("total_lag", "unowned", "verdict", "left")] == [0, 0, "ok", ["gone", "left"]]
     told = cluster.run("groups", "describe", "g", "--check")
-    assert (told.code, "they do not count: gone, left" in told.out, "stop:" in told.out) == (0, True, False)
+    assert (told.code, "no member subscribes to them: gone, left" in told.out, "stop:" in told.out) == (0, True, False)
     assert cluster.run("groups", "verify", "g").code == 0
     done = cluster.run("doctor", "--json")
     found = {one["code"]: one for one in json.loads(done.out)}
     assert (done.code, found.keys()) == (0, {"left_topic", "deleted_topic"})
     assert "that all its members have left: left" in found["left_topic"]["text"]
     [command] = found["left_topic"]["commands"]
-    words = [*shlex.split(command)[1:-2], "--execute", "--backup-dir", str(tmp_path), *shlex.split(command)[-2:]]
+    words = [*shlex.split(command)[1:], "--execute", "--backup-dir", str(tmp_path)]
     before = cluster.tree("/consumers/g/offsets")
     assert cluster.run(*words).code == 1, "it is refused while a member lives"
     assert cluster.tree("/consumers/g/offsets") == before
@@ -231,20 +229,31 @@ def test_znodes_of_a_topic_that_no_member_reads_are_a_note_and_the_proposed_comm
     [command] = found[code]["commands"]
     member.close()
     words = shlex.split(command)[1:]
-    done = cluster.run(*words[:-2], "--execute", "--backup-dir", str(tmp_path), *words[-2:])
+    done = cluster.run(*words, "--execute", "--backup-dir", str(tmp_path))
     assert done.code == 0, done
     assert findings(cluster) == {}
 
 
 @pytest.mark.parametrize("data", ["3", "seven"])
-def test_no_reset_is_advised_for_a_partition_that_its_topic_does_not_have(cluster, data):
+@pytest.mark.parametrize("has_member", [False, True])
+def test_no_reset_is_advised_for_a_partition_that_its_topic_does_not_have(cluster, data, has_member):
     cluster.put("/consumers/g/offsets/t/7", data)
     cluster.topic("t", (0, 50))
     cluster.commit("g", "t", 50)
+    if has_member:
+        cluster.join("g", "a", '{"t":1}', ("t", 0))
     found = findings(cluster)
     assert {one: (found[one]["severity"], found[one]["commands"]) for one in found} == {
         "deleted_partition": ("note", [])
     }
+
+
+def test_every_tool_finds_a_group_sound_that_owns_all_partitions_of_a_topic_made_anew_with_fewer(cluster):
+    cluster.topic("t", (0, 50))
+    cluster.commit("g", "t", 50, 7, 9)
+    cluster.join("g", "a", '{"t":1}', ("t", 0))
+    commands = [("groups", "describe", "g", "--check"), ("groups", "verify", "g"), ("doctor",)]
+    assert [cluster.run(*command).code for command in commands] == [0, 0, 0]
 
 
 @pytest.mark.parametrize("ephemeral", [True, False])
@@ -422,6 +431,8 @@ def test_a_reset_says_which_moment_it_understood(cluster):
 
 
 BAD = {
+    "group closed": lambda c: (c.commit("bad", "t", 5), c.forbidden.append("/consumers/bad")),
+    "record closed": lambda c: (c.put("/consumers/bad/migration"), c.forbidden.append("/consumers/bad/migration")),
     "ids closed": lambda c: (c.put("/consumers/bad/ids/x"), c.forbidden.append("/consumers/bad/ids")),
     "owners closed": lambda c: (c.put("/consumers/bad/owners/t/0", "x-0"), c.forbidden.append("/consumers/bad/owners")),
     "offsets closed": lambda c: (c.commit("bad", "t", 5), c.forbidden.append("/consumers/bad/offsets")),
@@ -433,6 +444,8 @@ BAD = {
     "ghosts": lambda c: c.join("bad", "x", '{"t":1}', ("t", 0), ephemeral=False),
 }
 FAILING = {
+    "group closed": "list describe members verify doctor topics",
+    "record closed": "list doctor",
     "ids closed": "describe members verify doctor",
     "owners closed": "list describe members verify doctor",
     "offsets closed": "list describe members verify doctor topics",
@@ -455,7 +468,9 @@ ABOUT_ALL = (
 
 @pytest.mark.parametrize("args", ABOUT_ALL, ids=" ".join)
 @pytest.mark.parametrize("bad", BAD)
-def test_a_command_about_all_groups_shows_the_others_if_one_is_faulty(cluster, args, bad):
+@pytest.mark.parametrize("zookeeper", ["3.8", "3.9"])
+def test_a_command_about_all_groups_shows_the_others_if_one_is_faulty(cluster, args, bad, zookeeper):
+    cluster.tells_existence = zookeeper != "3.9"
     cluster.topic("t", (0, 10))
     for group in ("a-good", "c-good"):
         cluster.commit(group, "t", 10)
@@ -467,10 +482,29 @@ def test_a_command_about_all_groups_shows_the_others_if_one_is_faulty(cluster, a
     assert "a defect" not in done.err
     for group in ("a-good", "c-good"):
         assert done.out.count(group) == sound.out.count(group), "a row as before, and no finding"
+    if args == ("doctor",):
+        assert "1 topic, 3 groups" in done.out, "all are examined"
     name = args[1] if args[0] == "groups" else args[0]
-    assert done.code == (1 if name in FAILING[bad].split() else 0), done
+    failing = FAILING[bad].split()
+    if bad == "ids closed" and zookeeper == "3.9":
+        failing.append("list")  # older ones tell how many members there are
+    assert done.code == (1 if name in failing else 0), done
     if done.code:
         assert "bad" in done.out + done.err
+
+
+@pytest.mark.parametrize("zookeeper", ["3.8", "3.9"])
+@pytest.mark.parametrize("command", ["describe", "verify", "members"])
+def test_a_group_that_may_not_be_read_hides_no_other_group_that_is_named_beside_it(cluster, command, zookeeper):
+    cluster.tells_existence = zookeeper != "3.9"
+    cluster.topic("t", (0, 10))
+    cluster.commit("good", "t", 10)
+    BAD["group closed"](cluster)
+    done = cluster.run("groups", command, "bad", "good")
+    assert (done.code, done.err) == (1, "")
+    assert re.search("/consumers/bad\\S* may not be accessed", done.out)
+    assert re.search("Group good(:| is sound:) 0 members", done.out)
+    assert cluster.run("groups", command, "misspelt", "good").err.startswith("Error: group 'misspelt' does not exist")
 
 
 def test_a_hundred_bad_groups_are_each_named(cluster):

@@ -56,7 +56,7 @@ def test_an_unreadable_record_is_an_error_that_names_the_command_which_deletes_i
     for words in (["migrate", "plan", "g"], ["migrate", "verify", "g"], ["groups", "delete", "g"]):
         done = world.run(*words)
         assert done.code == 1
-        assert "`legacy-consumer migrate forget -- g` deletes the record, with --execute" in done.err
+        assert "`legacy-consumer migrate forget g` deletes the record, with --execute" in done.err
         assert len(done.err.splitlines()) == 1
     before = world.numbers()
     assert migrate(world, "forget").code == 0

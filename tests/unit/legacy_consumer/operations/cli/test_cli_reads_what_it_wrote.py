@@ -20,7 +20,7 @@ from legacy_consumer.operations.admin.offset_files import read_offsets
 from legacy_consumer.operations.admin.whole_files import replace_whole
 from legacy_consumer.operations.cli import migrate
 from tests.support.fake_group_offsets import FakeGroupOffsets
-from tests.support.memory_cluster import BROKER, MemoryCluster
+from tests.support.memory_cluster import BROKER, MemoryCluster, with_options
 from zk_layout.errors import NotPermittedError
 from zk_layout.model import TopicPartition
 
@@ -125,7 +125,9 @@ def advised(text):
 
 @pytest.mark.parametrize("group", ["g", "-g", "it's", "$(rm x)"])
 @pytest.mark.parametrize("command", ["delete", "reset"])
-def test_the_command_beside_a_backup_puts_it_back_as_it_is_pasted(cluster, tmp_path, monkeypatch, group, command):
+def test_the_command_beside_a_backup_shows_its_plan_and_restores_with_execute(
+    cluster, tmp_path, monkeypatch, group, command
+):
     monkeypatch.chdir(tmp_path)
     cluster.commit(group, "t", 5, 7)
     cluster.commit("other", "t", 9)
@@ -136,8 +138,7 @@ def test_the_command_beside_a_backup_puts_it_back_as_it_is_pasted(cluster, tmp_p
     assert standing(cluster, group) != before
     assert cluster.run(*put_back).code == 0
     assert standing(cluster, group) != before, "it was only shown"
-    end = put_back.index("--")
-    assert cluster.run(*put_back[:end], "--execute", "--no-backup", *put_back[end:]).code == 0
+    assert cluster.run(*with_options(put_back, "--execute", "--no-backup")).code == 0
     assert standing(cluster, group) == before
     assert offsets(cluster, "other") == {"/consumers/other/offsets/t/0": b"9"}
 
@@ -168,11 +169,11 @@ def test_commands_that_a_migration_proposes_can_be_pasted_and_show_a_plan(cluste
     }
     before = cluster.tree()
     for words in commands:
-        assert words[-2:] == ["--", group]
+        assert words[-1] == group
         assert cluster.run(*words).code in {0, 1}, words
         assert cluster.tree() == before, words
     [reset] = {tuple(words) for words in commands if words[0] == "offsets"}
-    assert cluster.run(*reset[:-2], "--execute", "--no-backup", *reset[-2:]).code == 0
+    assert cluster.run(*with_options(reset, "--execute", "--no-backup")).code == 0
     changed = {path for path, data in cluster.tree().items() if before.get(path) != data}
     assert changed == {f"/consumers/{group}/offsets/t/0"}
 
@@ -336,7 +337,7 @@ def test_a_removal_says_that_it_does_not_ask_the_brokers_for_the_offsets_of_a_mi
     done = cluster.run("groups", *command)
     assert done.code == 0
     assert "g migrated" in done.err
-    assert "`legacy-consumer migrate finish --delete -- g` deletes a group only if they do" in done.err
+    assert "`legacy-consumer migrate finish --delete g` deletes a group only if they do" in done.err
 
 
 def test_a_full_disk_leaves_no_part_of_a_backup_and_no_change(tmp_path, monkeypatch):

@@ -80,7 +80,7 @@ def stop(monkeypatch, store_method, group, error, *, is_done):
 
 def unknown(done):
     """The groups of which the command says that it does not know whether it has changed them."""
-    return re.findall("It is not known whether group (.*) is changed: see `legacy-consumer offsets export --", done.err)
+    return re.findall("It is not known whether group (.*) is changed: see `legacy-consumer offsets export ", done.err)
 
 
 def run_stopped(cluster, monkeypatch, words, error, *, is_done):

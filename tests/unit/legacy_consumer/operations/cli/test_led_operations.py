@@ -87,6 +87,22 @@ def test_describe_shows_that_a_group_goes_by_the_classic_rule_and_why(cluster):
     assert "coordination" not in cluster.run("groups", "describe", "plain").out
 
 
+def test_verify_misses_a_strategy_of_kafka_only_where_members_choose_the_owners_by_one(cluster):
+    first, _ = cluster.join(consumer_id="m0")
+    cluster.await_shares([6], first)
+    led = cluster.admin.get_data("/consumers/g/ids/g_m0").data
+    store = cluster.commands.new_store()
+    for group, one, other in (("led", led, led), ("classic", JVM, JVM), ("both", led, JVM)):
+        for name, registration, partitions in (("a", one, (0, 1, 2, 3, 4)), ("b", other, (5,))):
+            cluster.commands.put(f"/consumers/{group}/ids/{name}", registration, store=store, ephemeral=True)
+            for number in partitions:
+                path = f"/consumers/{group}/owners/t/{number}"
+                cluster.commands.put(path, f"{name}-0", store=store, ephemeral=True)
+    said = {group: cluster.run("groups", "verify", group) for group in ("led", "classic", "both")}
+    assert {group: done.code for group, done in said.items()} == {"led": 0, "classic": 0, "both": 0}
+    assert [group for group, done in said.items() if "no strategy of Kafka" in done.out] == ["classic", "both"]
+
+
 def test_describe_shows_a_led_group_that_rebalances_one_without_a_leader_and_unreadable_znodes(cluster):
     first, _ = cluster.join(consumer_id="m0")
     cluster.await_shares([6], first)
