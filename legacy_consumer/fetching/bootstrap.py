@@ -162,7 +162,9 @@ class BrokerStore(MemoryStore):
         for refusal in errors:
             if isinstance(refusal, BrokerRefusedError):
                 raise refusal
-        raise BrokersUnavailableError(f"no broker tells of its cluster: {errors[0]}; see bootstrap.servers")
+        raise BrokersUnavailableError(
+            f"no broker tells of its cluster: {errors[0]}; see bootstrap.servers and security.protocol"
+        )
 
     def _note_brokers(self, found: ClusterMetadata) -> None:
         parent = BrokerIdsPath().path

@@ -58,7 +58,11 @@ class Message(Protocol):
         ...
 
     def headers(self) -> list[tuple[str, bytes | None]] | None:
-        """The headers, None if there are none."""
+        """The headers, None if there are none.
+
+        In a name that is not UTF-8 the columnar fetcher puts replacement characters.
+        Raises: FetchError for such a name, with librdkafka.
+        """
         ...
 
     def error(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import mmap
 import re
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -38,9 +39,12 @@ def partition_of(path: Path) -> TopicPartition | None:
 def opened_segment(path: Path) -> Iterator[Bytes]:
     """The file's bytes, mapped into memory; an empty file cannot be. Raises: SegmentFileError."""
     try:
+        state = path.stat()
+        if not stat.S_ISREG(state.st_mode):
+            # a pipe or a device, whose size is 0 whatever it gives; to open one may wait for ever
+            raise SegmentFileError(str(path), "is no regular file: copy the segment into one")
         with path.open("rb") as file:
-            size = path.stat().st_size
-            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if size else None
+            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if state.st_size else None
     except OSError as error:
         raise SegmentFileError(str(path), f"cannot be read: {error.strerror}") from error
     if mapped is None:

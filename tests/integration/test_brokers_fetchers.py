@@ -3,6 +3,7 @@
 What either of them promises, in detail and on one version, is in test_fetcher.py.
 """
 
+import contextlib
 import logging
 import random
 import subprocess
@@ -12,7 +13,9 @@ import pytest
 from confluent_kafka import Producer
 
 from legacy_consumer.config import ConsumerConfig
+from legacy_consumer.errors import FetchError
 from legacy_consumer.fetching.columnar import ColumnarFetchers
+from legacy_consumer.fetching.columnar.segments import read_entries
 from legacy_consumer.fetching.fetcher import EARLIEST, LATEST
 from legacy_consumer.fetching.librdkafka import LibrdkafkaFetcher, LibrdkafkaFetchers, Record
 from tests.support.broker_cluster import CODECS, FORMAT_VERSIONS, FORMATS, on_every_broker, tp
@@ -279,3 +282,45 @@ def test_a_topic_that_is_created_later_is_read_from_then_on(cluster, fetchers):
         eventually(lambda: later in cluster.topics())
     cluster.produce(later, [Record(None, b"y", 0)])
     assert fetch(fetcher, 1).positions == {tp(later): 1}
+
+
+@pytest.mark.parametrize("broker_version", ["1.1.1"])
+@pytest.mark.parametrize("magic", FORMATS["1.1.1"])
+@pytest.mark.parametrize("codec", ["none", "gzip"])
+def test_nothing_behind_damaged_records_comes_until_they_are_sound_and_then_each_message_once(
+    cluster, fetchers, magic, codec
+):
+    topic = cluster.new_topic(message_format_version=FORMAT_VERSIONS[magic])
+    for _ in range(2):
+        cluster.produce(topic, (Record(None, b"v", 0) for _ in range(50)), compression_type=codec, linger_ms=100)
+    segment = cluster.kafka.brokers[0].data_folder / f"{topic}-0" / f"{0:020}.log"
+    data = segment.read_bytes()
+    spoilt = next(entry for entry in read_entries(data, segment.name) if entry.last_offset >= 40)
+    last = spoilt.position + spoilt.size - 1
+    write_byte(segment, last, data[last] ^ 0xFF)
+    got = Fetched()
+    fetcher = fetchers.fetcher()
+    fetcher.assign({tp(topic): 30})
+    for _ in range(3):
+        with pytest.raises(FetchError):  # noqa: PT012 - until it comes
+            while True:
+                poll_into(got, fetcher)
+    # of a batch, or what was compressed together, none
+    before = list(range(30, 40)) if spoilt.base_offset == 40 else []
+    assert got.offsets(tp(topic)) == before
+    assert got.positions == ({tp(topic): 40} if before else {})
+    write_byte(segment, last, data[last])
+
+    def has_all():
+        with contextlib.suppress(FetchError):
+            poll_into(got, fetcher)
+        return got.positions.get(tp(topic)) == 100
+
+    eventually(has_all)
+    assert got.offsets(tp(topic)) == list(range(30, 100))
+
+
+def write_byte(path, at, byte):
+    with path.open("r+b") as file:
+        file.seek(at)
+        file.write(bytes([byte]))

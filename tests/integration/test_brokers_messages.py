@@ -16,6 +16,7 @@ from tests.support.broker_cluster import (
     on_every_broker,
     take,
 )
+from tests.support.record_encoder import crc32c
 
 pytestmark = pytest.mark.kafka
 
@@ -59,6 +60,35 @@ def test_keys_values_timestamps_and_headers_are_those_of_the_format(cluster, mag
         assert [m.timestamp() for m in got] == [(CREATE_TIME, record.timestamp_ms) for record in sent]
     assert got[0].headers() == (list(headers) or None)
     assert got[1].headers() is None
+
+
+@pytest.mark.parametrize("broker_version", ["1.1.1"])
+def test_a_header_whose_name_is_not_utf8_ends_no_process(cluster):
+    """As some producers write them. With librdkafka the second look at its headers was a segmentation fault."""
+    topic = cluster.new_topic()
+    cluster.produce(
+        topic, [Record(None, b"v", 0, BEGIN_MS, (("name", b"1"),)), Record(None, b"w", 0)], batch_num_messages=1
+    )
+    segment = cluster.kafka.brokers[0].data_folder / f"{topic}-0" / f"{0:020}.log"
+    data = bytearray(segment.read_bytes())
+    at = data.index(b"name")
+    data[at : at + 4] = b"na\xff\xfe"
+    end = 12 + int.from_bytes(data[8:12], "big")
+    data[17:21] = crc32c(bytes(data[21:end])).to_bytes(4, "big")
+    with segment.open("r+b") as file:
+        file.write(data)
+    told = {}
+    for fetcher in ("columnar", "librdkafka"):
+        with cluster.consuming(topic, fetcher=fetcher) as (_, stream):
+            first, second = take(stream, 2)
+            for _ in range(3):
+                try:
+                    told[fetcher] = first.headers()
+                except FetchError as error:
+                    told[fetcher] = str(error)
+            assert (first.value(), second.value(), second.headers()) == (b"v", b"w", None)
+    assert told["columnar"] == [("na\ufffd\ufffd", b"1")]
+    assert told["librdkafka"].startswith(f"{topic}/0: offset 0: the name of a header is not UTF-8")
 
 
 @in_every_codec

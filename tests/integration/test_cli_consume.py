@@ -305,6 +305,25 @@ def test_from_beginning_refuses_a_group_with_offsets_until_they_may_be_deleted(k
     assert committed(store, group, topic) == {0: 2, 1: 2, 2: 2, 3: 2}
 
 
+@pytest.mark.parametrize("wanted", [("--topic", "{}"), ("--whitelist", "{}|other")])
+def test_from_beginning_refuses_a_group_with_offsets_in_kafka_and_deletes_none_there(kafka, topic, group, wanted):
+    """It printed nothing and ended well, with --delete-consumer-offsets too."""
+    produce(kafka, topic, numbered(8))
+    wanted = [word.format(topic) for word in wanted]
+    in_kafka = ("--property", "offsets.storage=kafka", "--property", "dual.commit.enabled=false")
+    options = (*wanted, "--group", group, *in_kafka, "--from-beginning", "--max-messages", "8")
+    assert consume(kafka, *options).returncode == 0
+    for more, told in (
+        ((), f"group {group} has committed offsets in Kafka and would go on from there"),
+        (("--delete-consumer-offsets",), "--delete-consumer-offsets deletes znodes, and with offsets.storage=kafka"),
+    ):
+        refused = consume(kafka, *options, *more)
+        assert (refused.returncode, refused.stdout) == (1, b"")
+        [line] = refused.stderr.decode().splitlines()
+        assert line.startswith(f"Error: {told}")
+        assert "choose another --group" in line
+
+
 def test_offsets_of_a_group_with_members_are_not_deleted(kafka, store, topic, group):
     with consuming(kafka, "--topic", topic, "--group", group):
         wait_for(

@@ -58,11 +58,17 @@ def _context(given: dict[str, str]) -> ssl.SSLContext:
             context.load_verify_locations(capath=where)
         else:
             context.load_verify_locations(cafile=where)
-    certificate = given.get("ssl.certificate.location")
+    certificate, key = given.get("ssl.certificate.location"), given.get("ssl.key.location")
     if certificate is not None:
         with _naming("ssl.certificate.location", certificate):
+            # alone at first: load_cert_chain does not say which of the two files is wrong
+            ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cafile=certificate)
+        name = "ssl.certificate.location" if key is None else "ssl.key.location"
+        with _naming(name, key or certificate, "holds no key of the certificate that ssl.key.password opens"):
             # without a password OpenSSL would ask for one at the terminal
-            context.load_cert_chain(certificate, given.get("ssl.key.location"), given.get("ssl.key.password", ""))
+            context.load_cert_chain(certificate, key, given.get("ssl.key.password", ""))
+    elif key is not None:
+        raise ConfigError("ssl.key.location", key, "is of no use without ssl.certificate.location")
     ciphers = given.get("ssl.cipher.suites")
     if ciphers is not None:
         with _naming("ssl.cipher.suites", ciphers):
@@ -73,15 +79,18 @@ def _context(given: dict[str, str]) -> ssl.SSLContext:
 class _naming:  # noqa: N801
     """Turn errors of OpenSSL and the file system into a ConfigError that names the property."""
 
-    def __init__(self, name: str, value: str | None) -> None:
+    def __init__(self, name: str, value: str | None, trouble: str = "cannot be used") -> None:
         self._name = name
         self._value = value
+        self._trouble = trouble
 
     def __enter__(self) -> None:
         pass
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         if isinstance(error, ssl.SSLError):
-            raise ConfigError(self._name, self._value, f"cannot be used: {error.reason or error}") from error
+            # that of set_ciphers has no reason
+            reason = getattr(error, "reason", None) or error
+            raise ConfigError(self._name, self._value, f"{self._trouble}: {reason}") from error
         if isinstance(error, OSError):
             raise ConfigError(self._name, self._value, f"cannot be read: {error.strerror or error}") from error

@@ -82,10 +82,14 @@ class Entry:
 
     @property
     def last_sequence(self) -> int:
-        """Sequence numbers begin again at 0 behind 2^31 - 1."""
+        """That of its last offset."""
+        return self.sequence_of(self.last_offset)
+
+    def sequence_of(self, offset: int) -> int:
+        """The sequence number of a record of it; they begin again at 0 behind 2^31 - 1. -1 if it has none."""
         if self.base_sequence < 0:
             return -1
-        return (self.base_sequence + self.last_offset - self.base_offset) & 0x7FFFFFFF
+        return (self.base_sequence + offset - self.base_offset) & 0x7FFFFFFF
 
 
 def read_entries(data: Bytes, name: str) -> Iterator[Entry]:

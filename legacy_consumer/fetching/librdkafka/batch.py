@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
+from legacy_consumer.errors import FetchError
 from legacy_consumer.fetching.comparable_message import ComparableMessage
 from legacy_consumer.fetching.fetcher import Message
 from legacy_consumer.fetching.librdkafka.client import RdMessage
 from legacy_consumer.fetching.librdkafka.client_consumer import offsets_after
 from zk_layout.model import TopicPartition
+
+_UNREADABLE: Any = object()
+"""In the place of headers that confluent_kafka cannot decode."""
 
 
 class LibrdkafkaMessage(ComparableMessage, tuple["RdMessage"]):
@@ -45,8 +50,21 @@ class LibrdkafkaMessage(ComparableMessage, tuple["RdMessage"]):
         return timestamp if timestamp[0] else (0, -1)
 
     def headers(self) -> list[tuple[str, bytes | None]] | None:
-        """The headers, None if there are none."""
-        return self[0].headers() or None  # type: ignore[return-value] # those of consumed messages are lists of bytes
+        """The headers, None if there are none. Raises: FetchError for a name that is not UTF-8."""
+        message = self[0]
+        try:
+            found = message.headers()
+        except SystemError:
+            # confluent_kafka keeps a list with a hole, and to look at that one would end the process
+            message.set_headers(_UNREADABLE)
+            found = _UNREADABLE
+        if found is _UNREADABLE:
+            raise FetchError(
+                TopicPartition(self.topic(), self.partition()),
+                f"offset {self.offset()}: the name of a header is not UTF-8, and librdkafka's client cannot show its "
+                "headers: set fetcher=columnar",
+            )
+        return found or None  # type: ignore[return-value] # those of consumed messages are lists of bytes
 
 
 class LibrdkafkaBatch:

@@ -25,18 +25,20 @@ class FaultKind(Enum):
     IRRELEVANT = auto()
     """Of the group coordinator, which a ZooKeeper group has no use for."""
     CORRUPT = auto()
-    """librdkafka would go on behind a message that cannot be read."""
+    """librdkafka goes on behind a message that it cannot read."""
     LASTING = auto()
     """Waiting does not help."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """An error that came in the place of a message; offset -1 if it names none."""
+    """An error that came in the place of a message.
+
+    Its offset is not kept: librdkafka may have read it from bytes that are damaged, or names that of a whole batch.
+    """
 
     kind: FaultKind
     partition: TopicPartition | None
-    offset: int
     reason: str
 
 
@@ -45,6 +47,7 @@ _KINDS: dict[int, FaultKind] = {
     _Code.OFFSET_OUT_OF_RANGE: FaultKind.POSITION,
     _Code._BAD_MSG: FaultKind.CORRUPT,
     _Code._BAD_COMPRESSION: FaultKind.CORRUPT,
+    _Code._NOT_IMPLEMENTED: FaultKind.CORRUPT,  # a message format, or a codec, that there is not
     _Code.INVALID_MSG: FaultKind.CORRUPT,
     **dict.fromkeys(
         (
@@ -89,22 +92,27 @@ def has_faults(messages: Sequence[RdMessage]) -> bool:
 
 
 def take_faults(messages: Sequence[RdMessage]) -> tuple[list[RdMessage], list[Fault]]:
-    """Part messages and errors."""
+    """Part messages and errors.
+
+    A partition that librdkafka gives up, or in which it goes on behind what it cannot read, ends with that error: what
+    it brought behind comes again when the partition is assigned anew.
+    """
     sound: list[RdMessage] = []
     faults: list[Fault] = []
+    ended: set[TopicPartition] = set()
     for message in messages:
+        topic, partition = message.topic(), message.partition()
+        tp = (
+            TopicPartition(topic, partition) if topic is not None and partition is not None and partition >= 0 else None
+        )
+        if tp in ended:
+            continue
         error = message.error()
         if error is None:
             sound.append(message)
             continue
-        topic, partition, offset = message.topic(), message.partition(), message.offset()
-        named = topic is not None and partition is not None and partition >= 0
-        faults.append(
-            Fault(
-                kind=kind_of(error),
-                partition=TopicPartition(topic or "", partition or 0) if named else None,
-                offset=offset if offset is not None and offset >= 0 else -1,
-                reason=error.str(),
-            )
-        )
+        fault = Fault(kind_of(error), tp, error.str())
+        faults.append(fault)
+        if tp is not None and fault.kind in (FaultKind.POSITION, FaultKind.CORRUPT):
+            ended.add(tp)
     return sound, faults

@@ -239,8 +239,10 @@ class LibrdkafkaFetcher:
         faults: Sequence[Fault] = ()
         if has_faults(messages):
             messages, faults = take_faults(messages)
-        # before the faults are handled: a change of the assignment forgets where the messages began
-        next_offsets = handle.next_offsets(messages)
+            # librdkafka's own positions lie behind what it could not read
+            next_offsets = handle.next_offsets_of(messages)
+        else:
+            next_offsets = handle.next_offsets(messages)
         if messages and self._complaints:
             self._have_mended([None, *next_offsets])
         self._handle_faults(handle, faults)
@@ -301,13 +303,14 @@ class LibrdkafkaFetcher:
             match fault.kind:
                 case FaultKind.POSITION if tp is not None:
                     if tp in handle.assigned:
-                        position = _position_of(fault, handle, tp)
+                        position = handle.resume_positions()[tp]
                         handle.unassign([tp])
                         self._search({tp: position})
                 case FaultKind.CORRUPT if tp is not None:
                     if tp in handle.assigned:
-                        handle.assign({tp: _position_of(fault, handle, tp)})
-                    self._errors.append(FetchError(tp, f"offset {fault.offset}: {fault.reason}"))
+                        position = handle.resume_positions()[tp]
+                        handle.assign({tp: position})
+                        self._errors.append(FetchError(tp, f"offset {position}: {fault.reason}"))
                 case FaultKind.POSITION | FaultKind.PASSING | FaultKind.CORRUPT:
                     # corrupt without a partition: the answer to something else, lost with the connection
                     self._complain(tp, fault.reason)
@@ -330,12 +333,3 @@ class LibrdkafkaFetcher:
             handle, self._handle = self._handle, None
         if handle is not None:
             handle.close()
-
-
-def _position_of(fault: Fault, handle: ConsumerHandle, tp: TopicPartition) -> int:
-    """Where a partition stands that librdkafka gave up.
-
-    Of a log that is shorter than before (KIP-320) it names no offset, nor when two responses say that a position lies
-    outside the log. The partition then goes on behind the messages handed out: -1 would mean the end of the log.
-    """
-    return fault.offset if fault.offset >= 0 else handle.resume_positions()[tp]

@@ -8,6 +8,7 @@ import functools
 import logging
 import random
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import click
@@ -18,7 +19,9 @@ from legacy_consumer.errors import BrokersUnavailableError, NoSuchTopicError
 from legacy_consumer.member.connector import ConsumerConnector
 from legacy_consumer.member.kafka_stream import KafkaStream
 from legacy_consumer.metrics import serve
+from legacy_consumer.offsets.topic_partitions import TopicsOnce
 from legacy_consumer.operations.admin.deletion import delete_group
+from legacy_consumer.operations.admin.offsets_in_kafka import read_offsets_in_kafka
 from legacy_consumer.operations.cli.console_consumer import Printer, consume_to
 from legacy_consumer.operations.cli.helpers.ending import Ending
 from legacy_consumer.operations.cli.helpers.logs import name_member
@@ -33,6 +36,7 @@ from legacy_consumer.operations.cli.helpers.outputs import require_output
 from legacy_consumer.sandbox.nodes.awaiting import await_cluster
 from rebalance.subscription import Blacklist, TopicFilter, Whitelist
 from zk_layout.errors import NoNodeError
+from zk_layout.model import TopicPartition
 from zk_layout.paths import BrokerIdsPath, GroupPath, OffsetsPath, TopicPath, TopicsPath
 from zk_layout.store import ZkStore
 
@@ -72,7 +76,9 @@ Examples:
 @click.option("--group", metavar="GROUP", help="The group to join: the property group.id.")
 @click.option("--from-beginning", is_flag=True, help="Without a committed offset begin with the oldest message.")
 @click.option(
-    "--delete-consumer-offsets", is_flag=True, help="Delete the group's znodes in ZooKeeper before joining it."
+    "--delete-consumer-offsets",
+    is_flag=True,
+    help="Delete the group's znodes in ZooKeeper before joining it; refused with offsets.storage=kafka.",
 )
 @click.option("--max-messages", metavar="N", type=click.IntRange(min=1), help="End after this number of messages.")
 @click.option("--timeout-ms", metavar="N", type=click.IntRange(min=1), help="End when no message came for this time.")
@@ -231,7 +237,13 @@ def _check(
         raise BrokersUnavailableError(
             "no broker is registered in ZooKeeper: start one, or check the chroot of zookeeper.connect"
         )
-    _check_topics(store, config, wanted)
+    topics = _check_topics(store, config, wanted)
+    is_in_kafka = config.offsets_storage == "kafka"
+    if delete_offsets and is_in_kafka:
+        raise click.ClickException(
+            "--delete-consumer-offsets deletes znodes, and with offsets.storage=kafka the offsets of group "
+            f"{config.group_id} are in Kafka: choose another --group"
+        )
     if delete_offsets:
         delete_group(store, config.group_id)
     elif from_beginning and _children(store, OffsetsPath(config.group_id).path):
@@ -239,18 +251,34 @@ def _check(
             f"group {config.group_id} has committed offsets and would go on from there: "
             "add --delete-consumer-offsets to delete them, choose another --group, or drop --from-beginning"
         )
+    elif from_beginning and is_in_kafka and _offsets_in_kafka(store, config, topics):
+        raise click.ClickException(
+            f"group {config.group_id} has committed offsets in Kafka and would go on from there: "
+            "choose another --group, or drop --from-beginning"
+        )
 
 
-def _check_topics(store: ZkStore, config: ConsumerConfig, wanted: _Wanted) -> None:
+def _check_topics(store: ZkStore, config: ConsumerConfig, wanted: _Wanted) -> list[str]:
+    """The existing topics that are wanted. Raises: NoSuchTopicError."""
     if wanted.topic is not None:
         if not _TOPIC.fullmatch(wanted.topic) or store.exists(TopicPath(wanted.topic).path) is None:
             raise NoSuchTopicError(wanted.topic)
-        return
+        return [wanted.topic]
     assert wanted.topic_filter is not None
-    exclude = config.exclude_internal_topics
-    topics = _children(store, TopicsPath().path)
-    if not any(wanted.topic_filter.allows(topic, exclude_internal_topics=exclude) for topic in topics):
+    passes = functools.partial(wanted.topic_filter.allows, exclude_internal_topics=config.exclude_internal_topics)
+    topics = [topic for topic in _children(store, TopicsPath().path) if passes(topic)]
+    if not topics:
         logger.warning("no topic passes %s; waiting for one", wanted.topic_filter.raw)
+    return topics
+
+
+def _offsets_in_kafka(store: ZkStore, config: ConsumerConfig, topics: Sequence[str]) -> dict[TopicPartition, int]:
+    """The group's offsets of these topics. Raises: BrokersUnavailableError, MissingListenerError."""
+    from legacy_consumer.fetching.librdkafka import open_group_offsets  # when it is needed: 30 ms and 8 MB
+
+    lives = TopicsOnce(store).lives(topics)
+    partitions = [TopicPartition(topic, number) for topic, life in lives.items() for number in life.partitions]
+    return read_offsets_in_kafka(store, lambda: open_group_offsets(config, store), partitions)
 
 
 def _children(store: ZkStore, path: str) -> tuple[str, ...]:

@@ -64,7 +64,7 @@ def _dump_segment(path: Path, *, deep: bool, as_json: bool) -> bool:
     name = str(path)
     if not as_json:
         click.echo(f"Dumping {printable(name)}")
-        if path.stem.isdigit():
+        if path.stem.isdecimal():
             click.echo(f"Starting offset: {int(path.stem)}")
     partition = partition_of(path) or _UNKNOWN
     sound_to, last_offset, problem = 0, -1, None
@@ -101,8 +101,8 @@ def _show(name: str, data: Bytes, entry: Entry, records: Sequence[Message] | Non
     click.echo(_line(fields))
     if records is not None and entry.is_control:
         click.echo(f"| offset: {entry.base_offset} endTxnMarker: {read_marker(data, entry)}")
-    for number, record in enumerate(records or ()):
-        click.echo(f"| {_record_line(entry, number, record)}")
+    for record in records or ():
+        click.echo(f"| {_record_line(entry, record)}")
 
 
 def _fields_of(entry: Entry) -> dict[str, object]:
@@ -134,7 +134,7 @@ def _fields_of(entry: Entry) -> dict[str, object]:
     }
 
 
-def _record_line(entry: Entry, number: int, record: Message) -> str:
+def _record_line(entry: Entry, record: Message) -> str:
     key, value = record.key(), record.value()
     told: dict[str, object] = {
         "offset": record.offset(),
@@ -143,7 +143,7 @@ def _record_line(entry: Entry, number: int, record: Message) -> str:
         entry.time_type: record.timestamp()[1],
     }
     if entry.magic == 2:
-        told["sequence"] = -1 if entry.base_sequence < 0 else (entry.base_sequence + number) & 0x7FFFFFFF
+        told["sequence"] = entry.sequence_of(record.offset())
         told["headerKeys"] = f"[{','.join(name for name, _ in record.headers() or ())}]"
     told |= {"key": _shown(key), "payload": _shown(value)}
     return _line(told)

@@ -176,7 +176,8 @@ def test_any_broker_will_do_those_of_the_user_and_those_that_brokers_name(cluste
     cluster.down[C] = BrokersUnavailableError("c is down")
     clock.s += 1.1
     with pytest.raises(
-        BrokersUnavailableError, match=r"no broker tells of its cluster: c is down; see bootstrap\.serv"
+        BrokersUnavailableError,
+        match=r"no broker tells of its cluster: c is down; see bootstrap\.servers and security\.protocol$",
     ):
         read_brokers(store)
     del cluster.down[A]

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from legacy_consumer.errors import FetchError
 from legacy_consumer.fetching.fetcher import Message
 from legacy_consumer.fetching.librdkafka.batch import LibrdkafkaBatch
 from legacy_consumer.fetching.message_batch import MessageBatch
@@ -104,6 +105,40 @@ def test_a_message_without_a_timestamp_has_the_same_value_with_both_fetchers():
     theirs = by_librdkafka(Written(1, None, b"v"), timestamp=(confluent_kafka.TIMESTAMP_NOT_AVAILABLE, 0))
     assert ours.timestamp() == theirs.timestamp() == (0, -1)
     assert ours == theirs
+
+
+class WithHole:
+    """A message of confluent_kafka with a header whose name is not UTF-8."""
+
+    def __init__(self):
+        self._headers = None
+        self._asked = 0
+
+    def headers(self):
+        self._asked += 1
+        if self._headers is None:
+            assert self._asked == 1, "the process would end here"
+            raise SystemError("returned a result with an exception set")
+        return self._headers
+
+    def set_headers(self, headers):
+        self._headers = headers
+
+    def topic(self):
+        return "t"
+
+    def partition(self):
+        return 3
+
+    def offset(self):
+        return 7
+
+
+def test_headers_that_librdkafkas_client_cannot_decode_are_an_error_each_time_they_are_asked_for():
+    batch = LibrdkafkaBatch([WithHole()], {})
+    for _ in range(3):
+        with pytest.raises(FetchError, match=r"^t/3: offset 7: the name of a header is not UTF-8"):
+            batch.messages()[0].headers()
 
 
 def test_lists_of_both_kinds_behave_like_lists():

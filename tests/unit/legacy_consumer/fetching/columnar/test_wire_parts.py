@@ -4,6 +4,7 @@ import base64
 import hashlib
 import hmac
 import json
+import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -227,6 +228,61 @@ def test_certificates_that_cannot_be_used_are_named(tmp_path):
     for value, reason in ((str(garbage), "cannot be used"), (str(tmp_path / "none"), "cannot be read: No such file")):
         with pytest.raises(ConfigError, match="ssl.ca.location.*" + reason):
             security_of(config(security_protocol="SSL", ssl_ca_location=value))
+
+
+@pytest.fixture(scope="module")
+def pems(tmp_path_factory):
+    """A certificate and its key behind the password `secret`; another one and its key; a file with both; garbage."""
+    folder = tmp_path_factory.mktemp("pems")
+    for name, lock in (("own", ("-passout", "pass:secret")), ("other", ("-nodes",))):
+        files = ("-keyout", f"{name}.key", "-out", f"{name}.crt")
+        command = ("openssl", "req", "-x509", "-newkey", "rsa:2048", "-subj", f"/CN={name}", *files, *lock)
+        subprocess.run(command, cwd=folder, check=True, capture_output=True, timeout=60)
+    (folder / "both").write_text((folder / "other.crt").read_text() + (folder / "other.key").read_text())
+    (folder / "garbage").write_text("nonsense")
+    return folder
+
+
+NO_KEY = "holds no key of the certificate that ssl.key.password opens"
+
+
+@pytest.mark.parametrize(
+    ("certificate", "key", "password", "wrong", "reason"),
+    [
+        ("none", "own.key", "secret", "certificate", "cannot be read: No such file"),
+        ("garbage", "own.key", "secret", "certificate", "cannot be used"),
+        ("own.crt", "none", "secret", "key", "cannot be read: No such file"),
+        ("own.crt", "garbage", "secret", "key", NO_KEY),
+        ("own.crt", "own.crt", "secret", "key", NO_KEY),
+        ("own.crt", "own.key", "wrong", "key", NO_KEY),
+        ("own.crt", "own.key", None, "key", NO_KEY),
+        ("own.crt", "other.key", None, "key", NO_KEY),
+        ("own.crt", None, "secret", "certificate", NO_KEY),
+        (None, "own.key", "secret", "key", "is of no use without ssl.certificate.location"),
+    ],
+)
+def test_of_a_certificate_and_its_key_the_one_that_cannot_be_used_is_named(
+    pems, certificate, key, password, wrong, reason
+):
+    given = {
+        "ssl_certificate_location": certificate and str(pems / certificate),
+        "ssl_key_location": key and str(pems / key),
+        "ssl_key_password": password,
+    }
+    with pytest.raises(ConfigError) as caught:
+        security_of(config(security_protocol="SSL", **{name: value for name, value in given.items() if value}))
+    assert str(caught.value).startswith(f"ssl.{wrong}.location={given[f'ssl_{wrong}_location']}: {reason}")
+
+
+def test_a_certificate_is_taken_with_its_key_wherever_that_lies(pems):
+    own = {"ssl_certificate_location": str(pems / "own.crt"), "ssl_key_location": str(pems / "own.key")}
+    assert security_of(config(security_protocol="SSL", **own, ssl_key_password="secret")).tls
+    assert security_of(config(security_protocol="SSL", ssl_certificate_location=str(pems / "both"))).tls
+
+
+def test_ciphers_that_there_are_not_are_an_error_of_the_setting():
+    with pytest.raises(ConfigError, match=r"^ssl\.cipher\.suites=NONSENSE: cannot be used: "):
+        security_of(config(security_protocol="SSL", ssl_cipher_suites="NONSENSE"))
 
 
 def test_a_login_needs_a_user_and_a_password_that_is_not_shown():

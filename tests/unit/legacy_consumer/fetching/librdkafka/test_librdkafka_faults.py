@@ -5,7 +5,7 @@ import threading
 import confluent_kafka
 import pytest
 
-from legacy_consumer.errors import FetchError
+from legacy_consumer.errors import FetchError, PositionError
 from legacy_consumer.fetching.fetcher import EARLIEST, LATEST
 from legacy_consumer.fetching.librdkafka import client_consumer
 from legacy_consumer.fetching.librdkafka.client_consumer import ConsumerHandle
@@ -16,8 +16,17 @@ from tests.support.waiting import eventually
 from zk_layout.model import TopicPartition
 
 TP = TopicPartition("t", 0)
+OTHER = TopicPartition("t", 1)
 OUTSIDE = confluent_kafka.KafkaError._AUTO_OFFSET_RESET
 CORRUPT = confluent_kafka.KafkaError._BAD_MSG
+UNREADABLE = [
+    CORRUPT,
+    confluent_kafka.KafkaError.INVALID_MSG,
+    confluent_kafka.KafkaError._BAD_COMPRESSION,
+    confluent_kafka.KafkaError._NOT_IMPLEMENTED,
+]
+ODD_OFFSETS = [None, 3, 7, 8_680_820_740_569_200_760]
+"""That librdkafka names: none, that of the batch in which the position lies, the right one, one of damaged bytes."""
 
 
 class Handle(ConsumerHandle):
@@ -62,6 +71,14 @@ def error(code, offset):
     return confluent_kafka.Message(topic="t", partition=0, error=confluent_kafka.KafkaError(code, "told"), **named)
 
 
+def message(tp, offset):
+    return confluent_kafka.Message(topic=tp.topic, partition=tp.partition, offset=offset, value=b"v")
+
+
+def places(batch):
+    return [(one.partition(), one.offset()) for one in batch.messages()]
+
+
 @pytest.mark.parametrize("reset_to", [EARLIEST, LATEST, None])
 @pytest.mark.parametrize("times", [1, 2])
 def test_a_partition_that_librdkafka_gives_up_without_an_offset_goes_on_where_it_stood(
@@ -88,6 +105,99 @@ def test_a_message_that_cannot_be_read_is_asked_for_again_though_its_offset_is_n
     assert handle.placed == {TP: 5}
     with pytest.raises(FetchError):
         fetcher.poll(10, 0)
+
+
+@pytest.mark.parametrize("code", UNREADABLE)
+@pytest.mark.parametrize("offset", ODD_OFFSETS)
+@pytest.mark.parametrize("before", [(), (5, 6)])
+def test_no_message_behind_one_that_cannot_be_read_comes_and_the_position_stays_before_it(
+    fetching, handle, code, offset, before
+):
+    """librdkafka goes on behind it: messages were lost, and others came again with each attempt."""
+    fetcher = fetching(LATEST)
+    fetcher.assign({TP: 5, OTHER: 0})
+    assert fetcher.poll(10, 0) is None
+    handle.placed.clear()
+    position = 5 + len(before)
+    handle.coming = [
+        message(OTHER, 0),
+        *(message(TP, number) for number in before),
+        error(code, offset),
+        message(TP, 8),
+        message(OTHER, 1),
+        error(OUTSIDE, offset),
+        message(TP, 9),
+    ]
+    batch = fetcher.poll(10, 0)
+    assert places(batch) == [(1, 0), *((0, number) for number in before), (1, 1)]
+    assert batch.next_offsets == {OTHER: 2, **({TP: position} if before else {})}
+    assert handle.placed == {TP: position}
+    with pytest.raises(FetchError, match=f"offset {position}: told"):
+        fetcher.poll(10, 0)
+    assert fetcher.poll(10, 0) is None
+
+
+@pytest.mark.parametrize("offset", ODD_OFFSETS)
+def test_a_position_outside_the_log_is_that_behind_the_messages_that_came(fetching, handle, offset):
+    fetcher = fetching(None)
+    fetcher.assign({TP: 20})
+    assert fetcher.poll(10, 0) is None
+    handle.coming = [message(TP, 20), error(OUTSIDE, offset)]
+    assert fetcher.poll(10, 0).next_offsets == {TP: 21}
+    caught = []
+
+    def is_raised():
+        try:
+            fetcher.poll(10, 0)
+        except PositionError as raised:
+            caught.append(raised)
+        return caught
+
+    eventually(is_raised)
+    assert caught[0].offset == 21
+
+
+class Standing:
+    """A consumer of librdkafka whose partition has moved without a message: behind the end of a transaction."""
+
+    def __init__(self, consumer, offset):
+        self._consumer = consumer
+        self._offset = offset
+
+    def __getattr__(self, name):
+        return getattr(self._consumer, name)
+
+    def position(self, asked):
+        for one in asked:
+            if one.partition == TP.partition:
+                one.offset = self._offset
+        return asked
+
+
+@pytest.mark.parametrize(
+    "meanwhile",
+    [
+        lambda fetcher, _: fetcher.assign({TopicPartition("t", 2): 0}),
+        lambda fetcher, _: fetcher.unassign([OTHER]),
+        lambda _, handle: setattr(handle, "coming", [error(confluent_kafka.KafkaError._TRANSPORT, None)]),
+    ],
+    ids=["another is assigned", "another is released", "an error comes"],
+)
+def test_a_position_that_moved_without_a_message_is_told_whatever_comes_before_the_next_look(
+    fetching, handle, monkeypatch, meanwhile
+):
+    """The committed offset stayed in front of the end of the transaction until the next message."""
+    monkeypatch.setattr("legacy_consumer.fetching.librdkafka.fetcher._PASSED_S", 0.0)
+    fetcher = fetching(LATEST)
+    fetcher.assign({TP: 5, OTHER: 0})
+    assert fetcher.poll(10, 0) is None
+    handle._consumer = Standing(handle._consumer, 9)
+    meanwhile(fetcher, handle)
+    told = {}
+    for _ in range(3):
+        batch = fetcher.poll(10, 0)
+        told.update(batch.next_offsets if batch is not None else {})
+    assert told == {TP: 9}
 
 
 class NeverClosed:

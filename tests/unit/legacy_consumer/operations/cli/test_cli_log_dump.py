@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import re
 import struct
 import zlib
@@ -17,6 +18,7 @@ import pytest
 from click.testing import CliRunner
 
 from legacy_consumer.operations.cli import main
+from tests.support.record_encoder import Written, batch
 
 pytest.importorskip("legacy_consumer_native")
 
@@ -183,6 +185,29 @@ def test_a_batch_that_is_damaged_inside_is_found_with_deep(tmp_path):
     result = dump("--deep", path)
     assert result.exit_code == 1
     assert "sound to byte 0 of 30, last offset -1; then: gzip: " in result.stdout.splitlines()[-1]
+
+
+def test_sequence_numbers_are_those_of_the_offsets_also_where_the_cleaner_removed_records(tmp_path):
+    """As Kafka's tool shows them: of what is left of a batch of 10, whose producer began it with sequence number 0."""
+    left = batch([Written(n, b"k", b"v") for n in (21, 24, 29)], base_offset=20, last_offset=29, producer_id=7)
+    head, *records, _ = dump("--deep", written(tmp_path, "t-0", left)).stdout.splitlines()[2:]
+    assert [fields(line)["sequence"] for line in records] == ["1", "4", "9"]
+    assert fields(head)["lastSequence"] == "9"
+
+
+def test_a_pipe_or_a_device_is_refused_and_not_called_sound(tmp_path):
+    pipe = tmp_path / "00000000000000000000.log"
+    os.mkfifo(pipe)
+    for place in (pipe, "/dev/null"):
+        result = dump(place)
+        assert result.exit_code == 1
+        assert result.stderr == f"Error: {place}: is no regular file: copy the segment into one\n"
+
+
+def test_a_file_of_any_name_is_shown(tmp_path):
+    path = tmp_path / "\u00b2.log"
+    path.write_bytes(SOUND)
+    assert dump(path).exit_code == 0
 
 
 def test_an_empty_segment_is_sound(tmp_path):
