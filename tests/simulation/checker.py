@@ -70,6 +70,8 @@ class Life:
     """With offsets in Kafka, which have no versions: what its member wrote cannot be told from the same of another."""
     sought: int | None = None
     """The lowest offset that its users asked for: a commit may go back as far."""
+    doubtful: set[int] = field(default_factory=set)
+    """Offsets of commits by name that have not returned well: the next commit may go back behind them."""
     ended: float | None = None
     ended_after: int = 0
     """How many events there were."""
@@ -134,6 +136,10 @@ class Checker:
         self.wrote = {}
         """{(member, partition): all that it ever wrote to ZooKeeper, or to Kafka if that is all there is}."""
         self.wrote_to_kafka = {}
+        self.named = {}
+        """{(member, partition): all offsets that its users ever committed by name}."""
+        self.unreadable = set()
+        """Partitions whose offset znodes hold what no client can read."""
         self.checked_at = {}
         """{member: how many events there were when ZooKeeper last carried a transaction of it out}."""
         self.stood_when_checked = {}
@@ -168,6 +174,7 @@ class Checker:
             "acked": self.on_acked,
             "may be acked": self.on_may_be_acked,
             "sought": self.on_sought,
+            "named": self.on_named,
             "position": self.on_position,
             "begins": self.on_begins,
             "paused": self.on_paused,
@@ -325,7 +332,8 @@ class Checker:
         if (life.foreign and self._may_adopt) or tp in self.forbidden or self.told_applied:
             return
         committed, by = self.offsets.get(tp, (0, ""))
-        if by in ("", life.actor) and committed < life.acked:
+        is_wanted = committed in self.named.get((life.actor, tp), ())
+        if by in ("", life.actor) and committed < life.acked and not is_wanted:
             raise Violation("released uncommitted", f"{life.actor} released {tp} at {committed}, consumed {life.acked}")
 
     # Messages.
@@ -449,6 +457,23 @@ class Checker:
             life.restarts.clear()
             life.waiting.clear()
 
+    def on_named(self, now, name, tp, offset, stored):
+        """The user is done with all before it, and commits just that. stored: the committed offset that it is shown."""
+        self._ack(tp, range(offset))
+        self.named.setdefault((name, tp), set()).add(offset)
+        life = self.lives.get((name, tp))
+        if life is not None:
+            if life.unadopted == stored:
+                life.unadopted = None
+            life.doubtful.add(offset)
+            life.unanswered.add(offset)
+            self._note_own(life)
+
+    def handed_out(self, name):
+        """{partition: the offset behind the last message that the member handed out}, also of what it owned before."""
+        known = sorted((tp, life.next_offset) for (who, tp), life in self.lives.items() if who == name)
+        return {tp: offset for tp, offset in known if offset is not None}
+
     def on_position(self, now, name, tp, position):
         """A user asks for it: it is behind what users were given, if nobody else moved the partition."""
         life, actor = self.lives.get((name, tp)), self.actors[name]
@@ -566,6 +591,7 @@ class Checker:
             ):
                 zombie.foreign.add(offset)
         self.offsets[tp] = (offset, name)
+        self.unreadable.discard(tp)
         self._note_standing(tp)
 
     def _note_standing(self, tp):
@@ -661,6 +687,7 @@ class Checker:
         """A user's commit has returned, and says that this stands."""
         # an operator may have written the same, or another one between the two stores
         life = self.lives[name, tp]
+        life.doubtful.discard(offset)
         stood = {self.offsets.get(tp, (0, ""))[0], *self.stood_when_checked.get(name, {}).get(tp, ())} | life.foreign
         if life.has_lost_versions:
             # a znode that was deleted and written anew passes a check of the version that the member read
@@ -686,6 +713,7 @@ class Checker:
 
     def on_garbled(self, now, session, tp):
         """Note that the znode of an offset holds unreadable data: its owner's next commit mends it."""
+        self.unreadable.add(tp)
         life = self.owners.get(tp)
         if life is not None:
             life.unadopted = life.reset = None
@@ -707,6 +735,10 @@ class Checker:
 
     def _check_owner(self, now, name, session, tp, offset):
         life = self.owners.get(tp)
+        is_named = offset in self.named.get((name, tp), ())
+        if life is None and is_named and (offset >= self.offsets.get(tp, (0, ""))[0] or tp in self.unreadable):
+            # a partition without an owner is moved forward
+            return
         if life is None or life.session != session:
             last = self.lives.get((name, tp))
             if last is None or last.session != session or not self._is_robbed(last):
@@ -725,7 +757,9 @@ class Checker:
             raise Violation("overwritten", f"{name} commits {offset} of {tp} over {by}'s {before}, unseen")
         # a member whose owner znode was deleted has a life, too: it may not know that yet
         own = self.lives.get((name, tp))
-        is_wanted = may_go_back or (own is not None and own.sought is not None and offset >= own.sought)
+        is_wanted = may_go_back or offset in self.named.get((name, tp), ())
+        if own is not None:
+            is_wanted |= (own.sought is not None and offset >= own.sought) or before in own.doubtful
         if offset < before and by in self.actors and not is_wanted:
             raise Violation("backwards", f"{name} commits {offset} of {tp}, {by} had committed {before}")
         if offset > self.acked_up_to.get(tp, 0):

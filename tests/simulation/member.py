@@ -33,6 +33,7 @@ from rebalance.upkeep import Periods
 from tests.simulation.by_hand import DirectCalls, KeepingListener
 from tests.simulation.checker import Violation
 from tests.simulation.fetching import PatientClock, SimulatedFetcher
+from tests.simulation.hooks import CommittingListener
 from tests.simulation.offsets_in_kafka import Channel, ask_once
 from tests.simulation.users import User
 from tests.simulation.zookeeper import GROUP, IDS, InjectedError
@@ -88,6 +89,9 @@ class OurMember:
         if world.placing.topics:
             self.delivery.listener = listener = KeepingListener(self)
             self.delivery._calls = DirectCalls(listener)
+        elif world.hooks.commit:
+            self.delivery.listener = CommittingListener(self)
+            self.delivery._calls = DirectCalls(self.delivery.listener)
         self.follower = ResetFollower(
             self.store,
             GROUP,

@@ -78,6 +78,9 @@ class Trouble:
         """Whether signal handlers and hooks end streams and shut members down, whatever those are in the midst of."""
         self._steering = random.Random(f"struck steering {world.seed}")
         self._strikes_steering = self._steering.choice((0.0, 0.5, 0.9))
+        self.naming = random.Random(f"names offsets {world.seed}")
+        self._names = self.naming.choice((0.2, 0.6)) if self.naming.random() < 0.3 else 0.0
+        """How often users commit an offset by name."""
 
     def new_ident(self):
         """Of a thread that has not been there before."""
@@ -107,13 +110,15 @@ class Trouble:
         return AtLine(rng.randrange(lines), rng.choice((_interrupt, _interrupt, _fail)))
 
     def befall(self, user):
-        """Between two calls of a user: its thread dies, or another one commits."""
+        """Between two calls of a user: its thread dies, or another one commits, all or an offset that it names."""
+        if self._names and self.naming.random() < self._names and not (user.member.turning or user.member.closing):
+            user.commit_by_name(self.naming)
         if not self._deaths or self.rng.random() >= self._deaths:
             return
         if self.rng.random() < 0.6 or user.member.turning or user.member.closing:
             user.die()
         else:
-            user.ask_for_commit(_ANOTHER_THREAD)
+            user.ask_for_commit()
 
 
 class User:
@@ -233,13 +238,40 @@ class User:
         self.done()
         self.ask_for_commit(self.ident)
 
-    def ask_for_commit(self, ident):
+    def ask_for_commit(self, ident=_ANOTHER_THREAD):
         """ident: of the thread that asks, which may be any."""
+        self._ask(ident, lambda committer: committer.commit_consumed(ident))
+
+    def commit_by_name(self, rng):
+        """Name an offset of a partition: all messages before it are done, whoever has them in hand.
+
+        Now and then of one that the member does not own any more.
+        """
+        member, world = self.member, self.member.world
+        handed_out = world.checker.handed_out(member.name)
+        # who has offsets in Kafka names what it owns: another commit is not checked by ZooKeeper
+        lost = member.delivery.committer.lost
+        named = [
+            tp
+            for tp in handed_out
+            if not world.group_offsets.is_used or (member.progress.get(tp) is not None and tp not in lost)
+        ]
+        if not named:
+            return
+        tp = rng.choice(named)
+        offset = max(0, handed_out[tp] - rng.choice((0, 0, 1, 3)))
+        if tp.topic not in world.placing.topics:
+            progress = member.progress.get(tp)
+            world.record("named", member.name, tp, offset, None if progress is None else progress.committed.offset)
+        self._ask(_ANOTHER_THREAD, lambda committer: committer.commit_offsets({tp: offset}))
+
+    def _ask(self, ident, commit):
         member = self.member
+        before = member.using, member.committing
         member.using = member.committing = True
         try:
             with member.world.trouble.at_a_line(member):
-                result = member.delivery.committer.commit_consumed(ident)
+                result = commit(member.delivery.committer)
             for tp, stored in sorted(result.committed.items()):
                 member.world.record("committed", member.name, tp, stored.offset)
         except (LegacyConsumerError, InjectedError):
@@ -247,7 +279,7 @@ class User:
         except Interrupted:
             member.world.record("interrupted", member.name, ident)
         finally:
-            member.using = member.committing = False
+            member.using, member.committing = before
             member.wake_at = 0.0
 
     def die(self):

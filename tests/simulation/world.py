@@ -19,6 +19,7 @@ from tests.simulation.by_hand import Placing
 from tests.simulation.checker import Checker, Violation
 from tests.simulation.ending import Ending
 from tests.simulation.history import History
+from tests.simulation.hooks import Hooks
 from tests.simulation.jvm import JvmMember
 from tests.simulation.led_stranger import LedStranger
 from tests.simulation.member import Crash, OurMember
@@ -121,6 +122,7 @@ class World:
             has_jvm_members=settings.jvm_members > 0,
             is_acknowledging=self.acknowledges,
         )
+        self.hooks = Hooks(seed)
         self._steering = random.Random(f"steering {seed}")
         self._steers = self._steering.random() < 0.4
         self.trouble = Trouble(self, acknowledges=self.acknowledges)

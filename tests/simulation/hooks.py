@@ -1,0 +1,44 @@
+"""A listener whose hooks commit, as users' code does: all that is consumed, or an offset that it names."""
+
+from __future__ import annotations
+
+import random
+
+
+class Hooks:
+    """Drawn from a generator of its own, so that worlds without such a listener are what they were."""
+
+    def __init__(self, seed):
+        self.rng = random.Random(f"hooks {seed}")
+        self.commit = self.rng.random() < 0.2
+
+
+class CommittingListener:
+    """Others act before each hook commits. What was lost is nothing to commit: see Checker."""
+
+    def __init__(self, member):
+        self._member = member
+
+    def before_starting_fetchers(self, claimed, assignment):
+        self._commit()
+
+    def before_releasing_partitions(self, partitions):
+        self._commit()
+
+    def on_partitions_lost(self, partitions):
+        self._commit()
+
+    def _commit(self):
+        member, world = self._member, self._member.world
+        rng = world.hooks.rng
+        world.interlude(member)
+        if not world.faults:
+            # The end checks that all that is consumed is committed by its members. What a hook names may lie before
+            # that, and it may write once more what its member has just adopted.
+            return
+        user = rng.choice(member.users)
+        what = rng.choice(("nothing", "consumed", "named"))
+        if what == "consumed":
+            user.ask_for_commit()
+        elif what == "named":
+            user.commit_by_name(rng)
