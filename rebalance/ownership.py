@@ -328,8 +328,10 @@ class Ownership:
             return {}
         mine: dict[TopicPartition, Znode] = {}
         # the Stat of one that an ACL closes says whose it is, too
-        znodes, _ = read_or_stat(self._store, [self._owner_path(tp) for tp in partitions])
+        znodes, closed = read_or_stat(self._store, [self._owner_path(tp) for tp in partitions])
         for tp, znode in zip(partitions, znodes, strict=True):
+            if znode is None and self._owner_path(tp) in closed:
+                raise closed[self._owner_path(tp)]
             if znode is not None and znode.stat.ephemeral_owner == self._session_id:
                 mine[tp] = znode
                 self._written_at[tp] = znode.stat.mzxid

@@ -1,54 +1,58 @@
-"""Reads many znodes of which an ACL may close some."""
+"""Reads many znodes of which an ACL may close some.
+
+Up to ZooKeeper 3.8 exists() tells the Stat of such a znode, too; 3.9 refuses it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from zk_layout.errors import NotPermittedError
 from zk_layout.store import Watcher, ZkStore, Znode
+
+Found = TypeVar("Found")
 
 
 def read_each(
     store: ZkStore, paths: Sequence[str], watcher: Watcher | None = None
 ) -> list[Znode | NotPermittedError | None]:
     """As get_data_many, but a znode that may not be read is its own error, and the others are read all the same."""
-    if not paths:
-        return []
-    try:
-        return [*store.get_data_many(paths, watcher)]
-    except NotPermittedError as error:
-        if len(paths) == 1:
-            return [error]
-    half = len(paths) // 2
-    return read_each(store, paths[:half], watcher) + read_each(store, paths[half:], watcher)
+    return _ask_each(lambda some: store.get_data_many(some, watcher), paths)
 
 
 def exist_each(store: ZkStore, paths: Sequence[str]) -> list[bool]:
-    """Return whether each znode exists. ZooKeeper 3.9 refuses the Stat of one that may not be read: it exists."""
-    if not paths:
-        return []
-    try:
-        return [stat is not None for stat in store.exists_many(paths)]
-    except NotPermittedError:
-        if len(paths) == 1:
-            return [True]
-    half = len(paths) // 2
-    return exist_each(store, paths[:half]) + exist_each(store, paths[half:])
+    """Return whether each znode exists, also those that may not be read."""
+    return [found is not None for found in _ask_each(store.exists_many, paths)]
 
 
 def read_or_stat(store: ZkStore, paths: Sequence[str]) -> tuple[list[Znode | None], dict[str, NotPermittedError]]:
     """As get_data_many; for a znode that an ACL forbids to read, the Stat and the reason.
 
-    Raises: NotPermittedError if such a Stat may not be read either, as with ZooKeeper 3.9.
+    Where ZooKeeper refuses the Stat, too, there is the reason, and None in the place of the znode.
     """
     found = read_each(store, paths)
     closed = {path: one for path, one in zip(paths, found, strict=True) if isinstance(one, NotPermittedError)}
-    stats = dict(zip(closed, store.exists_many(list(closed)), strict=True)) if closed else {}
+    stats = dict(zip(closed, _ask_each(store.exists_many, list(closed)), strict=True))
     znodes: list[Znode | None] = []
     for path, one in zip(paths, found, strict=True):
         if isinstance(one, NotPermittedError):
             stat = stats[path]
-            znodes.append(None if stat is None else Znode(None, stat))
+            if stat is None:
+                del closed[path]
+            znodes.append(None if stat is None or isinstance(stat, NotPermittedError) else Znode(None, stat))
         else:
             znodes.append(one)
     return znodes, closed
+
+
+def _ask_each(ask: Callable[[Sequence[str]], Sequence[Found]], paths: Sequence[str]) -> list[Found | NotPermittedError]:
+    if not paths:
+        return []
+    try:
+        return [*ask(paths)]
+    except NotPermittedError as error:
+        if len(paths) == 1:
+            return [error]
+    half = len(paths) // 2
+    return _ask_each(ask, paths[:half]) + _ask_each(ask, paths[half:])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from legacy_consumer.offsets.judgement import TopicOrigin, metadata_of
@@ -37,8 +37,8 @@ def is_topic_name(name: str) -> bool:
 class TopicsOnce:
     """The topics for one reading of many groups: each topic is read once.
 
-    problems: {topic: why it cannot be read}. Such a topic is among the results without partitions; its czxid is known
-    even if an ACL forbids to read it.
+    problems: {topic: why it cannot be read}. Such a topic is among the results without partitions; where an ACL forbids
+    to read it, ZooKeeper up to 3.8 tells its czxid all the same, and 3.9 does not: then it is 0.
     """
 
     def __init__(self, store: ZkStore) -> None:
@@ -88,18 +88,18 @@ class TopicsOnce:
             self._asked.update(missing)
             self._origins.update(origins_in(missing, znodes))
             for topic, znode in zip(missing, znodes[1:], strict=True):
-                if znode is not None:
-                    life = TopicLife(self._partitions(topic, znode, closed), znode.stat.czxid)
-                    self._lives[topic] = life
+                reason = closed.get(TopicPath(topic).path)
+                if reason is not None:
+                    self.problems[topic] = reason
+                    self._lives[topic] = TopicLife((), 0 if znode is None else znode.stat.czxid)
+                elif znode is not None:
+                    life = self._lives[topic] = TopicLife(self._partitions(topic, znode), znode.stat.czxid)
                     self._existing.update(TopicPartition(topic, number) for number in life.partitions)
 
-    def _partitions(self, topic: str, znode: Znode, closed: Mapping[str, NotPermittedError]) -> tuple[int, ...]:
-        path = TopicPath(topic).path
+    def _partitions(self, topic: str, znode: Znode) -> tuple[int, ...]:
         try:
-            if path in closed:
-                raise closed[path]
-            return tuple(decode_topic(path, znode.data).partitions)
-        except (MalformedZnodeError, NotPermittedError) as error:
+            return tuple(decode_topic(TopicPath(topic).path, znode.data).partitions)
+        except MalformedZnodeError as error:
             self.problems[topic] = error
             return ()
 

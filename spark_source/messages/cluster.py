@@ -25,7 +25,13 @@ from spark_source.messages.options import MessageOptions
 from spark_source.messages.positions import Logs, Offsets, Stand
 from zk_layout.closed_znodes import read_or_stat
 from zk_layout.codecs import decode_topic
-from zk_layout.errors import ConnectionLostError, ConnectTimeoutError, MalformedZnodeError, NoNodeError
+from zk_layout.errors import (
+    ConnectionLostError,
+    ConnectTimeoutError,
+    MalformedZnodeError,
+    NoNodeError,
+    NotPermittedError,
+)
 from zk_layout.kazoo_store import KazooStore
 from zk_layout.model import Broker, TopicPartition
 from zk_layout.paths import TopicPath, TopicsPath
@@ -135,14 +141,15 @@ class Cluster:
         found: list[TopicPartition] = []
         znodes, closed = read_or_stat(self.store, origin_paths(names))
         for topic, znode in zip(chosen, znodes[1:], strict=False):
-            if znode is not None:
-                path = TopicPath(topic).path
+            path = TopicPath(topic).path
+            if znode is not None or path in closed:
                 try:
+                    if znode is None or path in closed:
+                        raise closed[path]
                     numbers = decode_topic(path, znode.data).partitions
-                except MalformedZnodeError as error:
-                    reason = closed.get(path, error)
+                except (MalformedZnodeError, NotPermittedError) as reason:
                     if choice.filter is None or topic in beside:
-                        raise reason from None
+                        raise
                     logger.warning("topic %s is left out: %s", topic, reason)
                     continue
                 found += [TopicPartition(topic, number) for number in numbers]

@@ -200,11 +200,11 @@ class _Reading:
             return []
         self._waited_s = 0.0
         if has_faults(messages):
-            ended = _ends_of_log(messages)
-            messages, faults = take_faults(messages)
-            self._judge([fault for fault in faults if fault not in ended])
+            ends = [message for message in messages if _is_end_of_log(message)]
+            messages, faults = take_faults([message for message in messages if not _is_end_of_log(message)])
+            self._judge(faults)
             # behind all messages that are there; librdkafka says it once, perhaps along with the last of them
-            self.position = max([self.position, *(fault.offset for fault in ended)])
+            self.position = max([self.position, *(message.offset() or 0 for message in ends)])
         return self._take(messages) if messages else []
 
     def _take(self, messages: list[RdMessage]) -> list[RdMessage]:
@@ -229,8 +229,7 @@ class _Reading:
             if fault.kind is FaultKind.POSITION:
                 self.is_outside = True
             if fault.kind in {FaultKind.CORRUPT, FaultKind.LASTING}:
-                where = f"offset {fault.offset}: " if fault.offset >= 0 else ""
-                raise self._stuck(f"{where}{fault.reason}")
+                raise self._stuck(fault.reason)
             if fault.kind is FaultKind.PASSING:
                 self._complaint = f"{fault.reason}, and nothing came"
 
@@ -238,6 +237,6 @@ class _Reading:
         return RangeReadError(self._range.partition, self.position, self._range.end, reason)
 
 
-def _ends_of_log(messages: Sequence[RdMessage]) -> list[Fault]:
-    ends = [m for m in messages if (error := m.error()) is not None and error.name() == _END_OF_LOG]
-    return take_faults(ends)[1]
+def _is_end_of_log(message: RdMessage) -> bool:
+    error = message.error()
+    return error is not None and error.name() == _END_OF_LOG

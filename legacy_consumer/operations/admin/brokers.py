@@ -26,13 +26,14 @@ KAFKA_OF_VERSION = {
 class BrokerSummary:
     """One child of `/brokers/ids`.
 
-    broker: None if it cannot be read, and then problem says why. since_ms: when it registered, by ZooKeeper's clock.
+    broker: None if it cannot be read, and then problem says why. since_ms: when it registered, by ZooKeeper's
+    clock; None where an ACL hides that.
     controller_epoch: how often the controller has changed, told of the controller alone.
     """
 
     broker_id: str
     broker: Broker | None
-    since_ms: int
+    since_ms: int | None
     is_controller: bool
     problem: str | None = None
     controller_epoch: int | None = None
@@ -51,14 +52,14 @@ def read_broker_summaries(store: ZkStore) -> list[BrokerSummary]:
     found: list[BrokerSummary] = []
     znodes, closed = read_or_stat(store, paths)
     for name, path, znode in zip(names, paths, znodes, strict=True):
-        if znode is None:
+        if znode is None and path not in closed:
             continue
-        since_ms = znode.stat.ctime_ms
+        since_ms = None if znode is None else znode.stat.ctime_ms
         if not broker_ids([name]):
             found.append(BrokerSummary(name, None, since_ms, False, f"{path} is not named by a number"))
             continue
         try:
-            if path in closed:
+            if znode is None or path in closed:
                 raise closed[path]
             broker = decode_broker(path, znode.data)
         except (MalformedZnodeError, NotPermittedError) as error:

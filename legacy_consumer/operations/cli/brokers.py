@@ -82,7 +82,7 @@ def _record(one: BrokerSummary) -> dict[str, object]:
 
 
 def _row(one: BrokerSummary, now_ms: int) -> list[Cell | str]:
-    up = duration(max(0, now_ms - one.since_ms))
+    up = "-" if one.since_ms is None else duration(max(0, now_ms - one.since_ms))
     if one.broker is None:
         return [Cell(f"{one.broker_id} *", BAD), "-", "-", "-", up, "-"]
     return [

@@ -31,7 +31,10 @@ BESIDES = ("/brokers/ids/0", "/controller", "/controller_epoch", "/admin/delete_
 
 
 class SpoiledStore(MemoryStore):
-    """One znode may not be read, or goes away when it is read for the first time, before that or after."""
+    """One znode may not be read, or goes away when it is read for the first time, before that or after.
+
+    closed to all: nor may it be asked whether it exists, as with ZooKeeper 3.9.
+    """
 
     def __init__(self, cluster):
         super().__init__(cluster.server)
@@ -41,7 +44,7 @@ class SpoiledStore(MemoryStore):
         cluster = self._cluster
         cluster.read.update(paths)
         if cluster.spoiled in paths:
-            if cluster.how == "closed":
+            if cluster.how.startswith("closed"):
                 raise NotPermittedError(cluster.spoiled)
             if cluster.how == "gone before":
                 cluster.vanish()
@@ -55,6 +58,21 @@ class SpoiledStore(MemoryStore):
 
     def get_children(self, path, watcher=None):
         return self._around([path], lambda: super(SpoiledStore, self).get_children(path, watcher))
+
+    def exists(self, path, watcher=None):
+        found = super().exists(path, watcher)
+        if found is not None:
+            self._check_existence([path])
+        return found
+
+    def exists_many(self, paths, watcher=None):
+        found = super().exists_many(paths, watcher)
+        self._check_existence([path for path, stat in zip(paths, found, strict=True) if stat is not None])
+        return found
+
+    def _check_existence(self, paths):
+        if self._cluster.how == "closed to all" and self._cluster.spoiled in paths:
+            raise NotPermittedError(self._cluster.spoiled)
 
     def get_data_many(self, paths, watcher=None):
         return self._around(paths, lambda: super(SpoiledStore, self).get_data_many(paths, watcher))
@@ -124,7 +142,7 @@ def sane(name, out):
     ]
 
 
-@pytest.mark.parametrize("how", ["closed", "garbage", "gone before", "gone after"])
+@pytest.mark.parametrize("how", ["closed", "closed to all", "garbage", "gone before", "gone after"])
 @pytest.mark.parametrize("name", LOOKS)
 def test_one_bad_znode_hides_nothing_of_others(monkeypatch, name, how):
     cluster = SpoiledCluster(monkeypatch)
@@ -140,7 +158,7 @@ def test_one_bad_znode_hides_nothing_of_others(monkeypatch, name, how):
         assert sane(name, done.out) == before, (path, done)
 
 
-@pytest.mark.parametrize("how", ["closed", "garbage"])
+@pytest.mark.parametrize("how", ["closed", "closed to all", "garbage"])
 def test_a_topic_that_cannot_be_read_is_named_and_the_exit_code_tells(monkeypatch, how):
     cluster = SpoiledCluster(monkeypatch)
     path = "/brokers/topics/bad"
@@ -156,7 +174,7 @@ def test_a_topic_that_cannot_be_read_is_named_and_the_exit_code_tells(monkeypatc
     doctor = cluster.run("doctor", "--json")
     assert doctor.code == 1
     found = {finding["code"]: finding for finding in json.loads(doctor.out)}
-    assert path in found["not_permitted" if how == "closed" else "unreadable_topic"]["text"]
+    assert path in found["unreadable_topic" if how == "garbage" else "not_permitted"]["text"]
     assert found.keys().isdisjoint({"missing_topic", "left_topic", "deleted_topic"})
     # the partitions of the topic are not known, so neither is whether each has an owner
     verified = cluster.run(*LOOKS["verify"])
@@ -165,7 +183,7 @@ def test_a_topic_that_cannot_be_read_is_named_and_the_exit_code_tells(monkeypatc
     assert (problems["bad"], problems["good"]) == (["unreadable_topic"], [])
 
 
-@pytest.mark.parametrize("how", ["closed", "garbage"])
+@pytest.mark.parametrize("how", ["closed", "closed to all", "garbage"])
 @pytest.mark.parametrize(
     "command",
     [
@@ -195,10 +213,11 @@ def test_no_offset_of_a_topic_that_cannot_be_read_is_moved(monkeypatch, tmp_path
     assert cluster.run(*words, "--topic", "good").code == 0
 
 
+@pytest.mark.parametrize("how", ["closed", "closed to all"])
 @pytest.mark.parametrize("path", ["/controller", "/brokers/ids", "/brokers/ids/0", "/brokers/topics", "/consumers"])
-def test_the_doctor_names_znodes_that_an_acl_hides_and_examines_everything_else(monkeypatch, path):
+def test_the_doctor_names_znodes_that_an_acl_hides_and_examines_everything_else(monkeypatch, path, how):
     cluster = SpoiledCluster(monkeypatch)
-    cluster.spoiled, cluster.how = path, "closed"
+    cluster.spoiled, cluster.how = path, how
     done = cluster.run("doctor", "--json")
     assert done.code == 1
     found = json.loads(done.out)
