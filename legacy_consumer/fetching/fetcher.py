@@ -89,10 +89,6 @@ class FetchedBatch(Protocol):
         """The messages, in order."""
         ...
 
-    def without(self, partitions: Collection[TopicPartition]) -> FetchedBatch:
-        """The batch less these partitions; the same object if it has none of them."""
-        ...
-
 
 class Fetcher(Protocol):
     """Fetches the partitions of one stream."""

@@ -65,7 +65,7 @@ from legacy_consumer.offsets import (
 from legacy_consumer.offsets.progress import PartitionProgress, Progress
 from legacy_consumer.offsets.retries import coordinator_answer
 from legacy_consumer.offsets.store import refuse_unreadable
-from legacy_consumer.offsets.topic_partitions import read_topic_lives
+from legacy_consumer.offsets.topic_partitions import TopicsOnce
 from rebalance.clock import Clock, SystemClock
 from rebalance.counters import MemberCounters, Vitals
 from rebalance.machine import Phase
@@ -662,11 +662,14 @@ class ConsumerConnector:
     def _check_existence(self, partitions: Collection[TopicPartition]) -> None:
         """Refuse an offset of a missing topic or partition: it would stay, and be read for a later topic of that name.
 
-        Raises: NoSuchTopicError, NoSuchPartitionError.
+        Raises: NoSuchTopicError, NoSuchPartitionError; MalformedZnodeError, NotPermittedError.
         """
         if not partitions:
             return
-        lives = read_topic_lives(self._store, {tp.topic for tp in partitions})
+        topics = {tp.topic for tp in partitions}
+        once = TopicsOnce(self._store)
+        once.refuse_unreadable(topics)
+        lives = once.lives(topics)
         for tp in sorted(partitions):
             if tp.topic not in lives:
                 raise NoSuchTopicError(tp.topic)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import logging
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from legacy_consumer.offsets.judgement import TopicOrigin, metadata_of
@@ -15,8 +14,6 @@ from zk_layout.errors import MalformedZnodeError, NoNodeError, NotPermittedError
 from zk_layout.model import TopicPartition
 from zk_layout.paths import TopicPath, TopicsPath
 from zk_layout.store import ZkStore, Znode
-
-logger = logging.getLogger(__name__)
 
 _TOPIC = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]+")
 
@@ -110,23 +107,3 @@ def list_topic_names(store: ZkStore) -> tuple[str, ...]:
         return store.get_children(TopicsPath().path)
     except NoNodeError:
         return ()
-
-
-def read_topic_lives(store: ZkStore, topics: Collection[str]) -> dict[str, TopicLife]:
-    """Return {topic: its partitions} of existing topics, in one request; an unreadable topic is named in the log."""
-    names = sorted(topics)
-    return _lives_in(names, store.get_data_many([TopicPath(topic).path for topic in names]))
-
-
-def _lives_in(topics: Sequence[str], znodes: Sequence[Znode | None]) -> dict[str, TopicLife]:
-    found: dict[str, TopicLife] = {}
-    for topic, znode in zip(topics, znodes, strict=True):
-        if znode is None:
-            continue
-        try:
-            partitions = decode_topic(TopicPath(topic).path, znode.data).partitions
-        except MalformedZnodeError as error:
-            logger.warning("partitions of topic %s may be missing: %s", topic, error)
-        else:
-            found[topic] = TopicLife(tuple(partitions), znode.stat.czxid)
-    return found

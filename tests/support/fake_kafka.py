@@ -49,9 +49,6 @@ class FakeBatch:
     def messages(self):
         return self._messages
 
-    def without(self, partitions):
-        return FakeBatch([message for message in self._messages if message.tp not in partitions])
-
 
 class FakeKafka:
     """Logs that only grow: {partition: number of messages}."""

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from legacy_consumer.errors import FetchError
 from legacy_consumer.fetching.comparable_message import ComparableMessage
 from legacy_consumer.fetching.fetcher import Message
 from legacy_consumer.fetching.librdkafka.client import RdMessage
-from legacy_consumer.fetching.librdkafka.client_consumer import offsets_after
 from zk_layout.model import TopicPartition
 
 _UNREADABLE: Any = object()
@@ -90,11 +89,3 @@ class LibrdkafkaBatch:
     def messages(self) -> Sequence[Message]:
         """The messages, each in a light wrapper."""
         return list(map(LibrdkafkaMessage, zip(self._messages, strict=True)))
-
-    def without(self, partitions: Collection[TopicPartition]) -> LibrdkafkaBatch:
-        """The batch less these partitions; the same object if it has none of them."""
-        unwanted = {tp for tp in partitions if tp in self._next_offsets}
-        if not unwanted:
-            return self
-        kept = [m for m in self._messages if (m.topic(), m.partition()) not in unwanted]
-        return LibrdkafkaBatch(kept, offsets_after(kept))

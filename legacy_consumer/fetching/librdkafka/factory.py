@@ -18,8 +18,9 @@ from legacy_consumer.fetching.librdkafka.fetcher import LibrdkafkaFetcher
 from legacy_consumer.fetching.librdkafka.log_offsets import LibrdkafkaLogOffsets
 from legacy_consumer.fetching.librdkafka.settings import SettingsDict, fetcher_settings, query_settings
 from legacy_consumer.fetching.positions import PositionFinder
+from zk_layout.closed_znodes import read_each
 from zk_layout.codecs import decode_topic
-from zk_layout.errors import MalformedZnodeError
+from zk_layout.errors import MalformedZnodeError, NotPermittedError
 from zk_layout.model import Broker, Endpoint, TopicPartition
 from zk_layout.paths import TopicPath
 from zk_layout.store import ZkStore, Znode
@@ -102,7 +103,7 @@ def open_log_offsets(
 
     def existing(partitions: Collection[TopicPartition]) -> Collection[TopicPartition]:
         topics = sorted({tp.topic for tp in partitions})
-        znodes = dict(zip(topics, store.get_data_many([TopicPath(topic).path for topic in topics]), strict=True))
+        znodes = dict(zip(topics, read_each(store, [TopicPath(topic).path for topic in topics]), strict=True))
         numbers = {topic: _numbers(topic, znode) for topic, znode in znodes.items() if znode is not None}
         return {tp for tp in partitions if tp.topic in numbers and tp.partition in numbers[tp.topic]}
 
@@ -112,10 +113,12 @@ def open_log_offsets(
     return LibrdkafkaLogOffsets(handle, existing, timeout_s=timeout_s)
 
 
-def _numbers(topic: str, znode: Znode) -> Container[int]:
+def _numbers(topic: str, znode: Znode | NotPermittedError) -> Container[int]:
     try:
+        if isinstance(znode, NotPermittedError):
+            raise znode
         return decode_topic(TopicPath(topic).path, znode.data).partitions
-    except MalformedZnodeError:
+    except (MalformedZnodeError, NotPermittedError):
         return range(2**31)  # the brokers may know it all the same
 
 

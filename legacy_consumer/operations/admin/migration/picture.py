@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
@@ -11,7 +12,7 @@ from legacy_consumer.offsets import GroupOffsets, KafkaOffset, ZooKeeperOffsetSt
 from legacy_consumer.offsets.kafka import UNTOLD, committed_in_kafka, is_marked
 from legacy_consumer.offsets.progress import Committed
 from legacy_consumer.offsets.retries import coordinator_answer
-from legacy_consumer.offsets.topic_partitions import list_topic_names, read_topic_lives
+from legacy_consumer.offsets.topic_partitions import TopicsOnce
 from legacy_consumer.operations.admin.group_members import RegisteredMember, read_members
 from legacy_consumer.operations.admin.group_table import read_group_partitions
 from legacy_consumer.operations.admin.migration.record import MigrationRecord, read_record
@@ -22,6 +23,8 @@ from rebalance.group_strategy import owner_id
 from zk_layout.model import TopicPartition
 from zk_layout.paths import GroupPath
 from zk_layout.store import ZkStore
+
+logger = logging.getLogger(__name__)
 
 _INTERNAL = frozenset({"__consumer_offsets", "__transaction_state"})
 _NOTHING = Committed(None, None)
@@ -151,8 +154,10 @@ def read_kafka(sides: Sides, partitions: Collection[TopicPartition]) -> dict[Top
 
 
 def _all_partitions(store: ZkStore) -> set[TopicPartition]:
-    names = [topic for topic in list_topic_names(store) if topic not in _INTERNAL]
-    lives = read_topic_lives(store, names)
+    once = TopicsOnce(store)
+    lives = once.lives([topic for topic in once.names() if topic not in _INTERNAL])
+    for topic, problem in sorted(once.problems.items()):
+        logger.warning("partitions of topic %s may be missing: %s", topic, problem)
     return {TopicPartition(topic, partition) for topic, life in lives.items() for partition in life.partitions}
 
 

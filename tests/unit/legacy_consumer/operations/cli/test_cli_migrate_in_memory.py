@@ -99,3 +99,13 @@ def test_copy_says_that_its_source_is_ahead_in_kafka(world):
     done = world.run("offsets", "copy", "g", "h")
     assert done.code == 0
     assert "Warning: g is ahead in Kafka (t/1 at 45)" in done.err
+
+
+@pytest.mark.parametrize("tells_existence", [True, False], ids=["zookeeper-3.8", "zookeeper-3.9"])
+def test_a_topic_that_may_not_be_read_keeps_no_group_that_does_not_use_it_from_moving(world, tells_existence):
+    world.put("/brokers/topics/closed", '{"version":1,"partitions":{"0":[0]}}')
+    world.forbidden.append("/brokers/topics/closed")
+    world.tells_existence = tells_existence
+    done = world.run("migrate", "plan", "g")
+    assert (done.code, "partitions of topic closed may be missing" in done.err) == (0, True), done
+    assert migrate(world, "apply").code == 0

@@ -184,6 +184,16 @@ def test_a_topic_that_cannot_be_read_is_named_and_the_exit_code_tells(monkeypatc
 
 
 @pytest.mark.parametrize("how", ["closed", "closed to all", "garbage"])
+def test_brokers_are_asked_for_log_ends_though_a_topic_cannot_be_read_in_zookeeper(monkeypatch, how):
+    cluster = SpoiledCluster(monkeypatch)
+    cluster.spoiled, cluster.how = "/brokers/topics/bad", how
+    if how == "garbage":
+        cluster.store.set_data(cluster.spoiled, b"\xff{")
+    found = {one["group"]: one["partitions"] for one in json.loads(cluster.run(*LOOKS["describe"]).out)}
+    assert {row["log_end"] for group in ("good", "bad") for row in found[group]} == {10}
+
+
+@pytest.mark.parametrize("how", ["closed", "closed to all", "garbage"])
 @pytest.mark.parametrize(
     "command",
     [
