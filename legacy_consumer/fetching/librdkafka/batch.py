@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,6 +14,9 @@ from zk_layout.model import TopicPartition
 
 _UNREADABLE: Any = object()
 """In the place of headers that confluent_kafka cannot decode."""
+_headers_of = operator.methodcaller("headers")
+"""For headers that it cannot decode, confluent_kafka returns a list and sets an exception. A call by this always finds
+that; one of the interpreter does not once it is specialised, and the exception comes up some lines later."""
 
 
 class LibrdkafkaMessage(ComparableMessage, tuple["RdMessage"]):
@@ -52,7 +56,7 @@ class LibrdkafkaMessage(ComparableMessage, tuple["RdMessage"]):
         """The headers, None if there are none. Raises: FetchError for a name that is not UTF-8."""
         message = self[0]
         try:
-            found = message.headers()
+            found = _headers_of(message)
         except SystemError:
             # confluent_kafka keeps a list with a hole, and to look at that one would end the process
             message.set_headers(_UNREADABLE)
@@ -63,7 +67,7 @@ class LibrdkafkaMessage(ComparableMessage, tuple["RdMessage"]):
                 f"offset {self.offset()}: the name of a header is not UTF-8, and librdkafka's client cannot show its "
                 "headers: set fetcher=columnar",
             )
-        return found or None  # type: ignore[return-value] # those of consumed messages are lists of bytes
+        return found or None
 
 
 class LibrdkafkaBatch:
