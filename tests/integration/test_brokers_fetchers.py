@@ -308,7 +308,8 @@ def test_nothing_behind_damaged_records_comes_until_they_are_sound_and_then_each
     # of a batch, or what was compressed together, none
     before = list(range(30, 40)) if spoilt.base_offset == 40 else []
     assert got.offsets(tp(topic)) == before
-    assert got.positions == ({tp(topic): 40} if before else {})
+    # librdkafka may ask for an offset that it read from damaged bytes: then the fetcher says again where it stands
+    assert got.positions.get(tp(topic), 30) == (40 if before else 30)
     write_byte(segment, last, data[last])
 
     def has_all():
