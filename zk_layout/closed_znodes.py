@@ -1,6 +1,6 @@
 """Reads many znodes of which an ACL may close some.
 
-Up to ZooKeeper 3.8 exists() tells the Stat of such a znode, too; 3.9 refuses it.
+Up to 3.8 ZooKeeper returns the Stat of such a znode; 3.9 refuses it.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ Found = TypeVar("Found")
 def read_each(
     store: ZkStore, paths: Sequence[str], watcher: Watcher | None = None
 ) -> list[Znode | NotPermittedError | None]:
-    """As get_data_many, but a znode that may not be read is its own error, and the others are read all the same."""
+    """As get_data_many, but a znode that the client may not read yields the error, and the others are read."""
     return _ask_each(lambda some: store.get_data_many(some, watcher), paths)
 
 
 def exist_each(store: ZkStore, paths: Sequence[str]) -> list[bool]:
-    """Return whether each znode exists, also those that may not be read."""
+    """Return whether each znode exists. A znode that the client may not read counts as existing."""
     return [found is not None for found in _ask_each(store.exists_many, paths)]
 
 
 def read_or_stat(store: ZkStore, paths: Sequence[str]) -> tuple[list[Znode | None], dict[str, NotPermittedError]]:
     """As get_data_many; for a znode that an ACL forbids to read, the Stat and the reason.
 
-    Where ZooKeeper refuses the Stat, too, there is the reason, and None in the place of the znode.
+    If ZooKeeper refuses the Stat, too, the znode is None, and the reason is there.
     """
     found = read_each(store, paths)
     closed = {path: one for path, one in zip(paths, found, strict=True) if isinstance(one, NotPermittedError)}

@@ -41,7 +41,7 @@ def opened_segment(path: Path) -> Iterator[Bytes]:
     try:
         state = path.stat()
         if not stat.S_ISREG(state.st_mode):
-            # a pipe or a device, whose size is 0 whatever it gives; to open one may wait for ever
+            # a pipe or a device has size 0 whatever it contains, and opening it may block for ever
             raise SegmentFileError(str(path), "is no regular file: copy the segment into one")
         with path.open("rb") as file:
             mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if state.st_size else None

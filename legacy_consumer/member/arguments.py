@@ -178,7 +178,10 @@ def position_of(offset: object) -> int | None:
 def checked_starts(
     answer: object, partitions: Collection[TopicPartition], by_hand: Collection[TopicPartition]
 ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, str]]:
-    """Return the start positions that a listener answered, and what is wrong with those of other partitions."""
+    """Check a listener's answer: return the start positions, and why each of the other partitions has none.
+
+    A partition without an answer has no reason, unless it is among by_hand.
+    """
     if not isinstance(answer, Mapping):
         why = f"the listener's starting_offsets must return {{TopicPartition: offset}}, not {answer!r:.100}"
         return {}, dict.fromkeys(partitions, why)

@@ -34,8 +34,8 @@ def is_topic_name(name: str) -> bool:
 class TopicsOnce:
     """The topics for one reading of many groups: each topic is read once.
 
-    problems: {topic: why it cannot be read}. Such a topic is among the results without partitions; where an ACL forbids
-    to read it, ZooKeeper up to 3.8 tells its czxid all the same, and 3.9 does not: then it is 0.
+    problems: {topic: why it cannot be read}. Such a topic is among the results, without partitions. If an ACL forbids
+    to read it, ZooKeeper 3.9 hides its czxid, too: it is 0 then.
     """
 
     def __init__(self, store: ZkStore) -> None:

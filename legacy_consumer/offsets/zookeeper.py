@@ -53,7 +53,7 @@ class ZooKeeperOffsetStore:
         self._znodes = _Znodes(group)
         self._unanswered: dict[TopicPartition, set[tuple[int, int]]] = {}
         self._session_id = 0
-        """The member's session in which its last commit was tried."""
+        """The session in which the member last tried to commit."""
         self._written: dict[TopicPartition, tuple[int, int]] = {}
         """{partition: version and transaction} of the last commit that was answered.
 

@@ -71,7 +71,7 @@ class Life:
     sought: int | None = None
     """The lowest offset that its users asked for: a commit may go back as far."""
     doubtful: set[int] = field(default_factory=set)
-    """Offsets of commits by name that have not returned well: the next commit may go back behind them."""
+    """Offsets that users committed by name without a good answer: the next commit may write a smaller one."""
     ended: float | None = None
     ended_after: int = 0
     """How many events there were."""
@@ -139,7 +139,7 @@ class Checker:
         self.named = {}
         """{(member, partition): all offsets that its users ever committed by name}."""
         self.unreadable = set()
-        """Partitions whose offset znodes hold what no client can read."""
+        """Partitions whose offset znodes hold unreadable data."""
         self.checked_at = {}
         """{member: how many events there were when ZooKeeper last carried a transaction of it out}."""
         self.stood_when_checked = {}
@@ -458,7 +458,7 @@ class Checker:
             life.waiting.clear()
 
     def on_named(self, now, name, tp, offset, stored):
-        """The user is done with all before it, and commits just that. stored: the committed offset that it is shown."""
+        """A user commits an offset, done with all messages before it. stored: the offset that its member shows."""
         self._ack(tp, range(offset))
         self.named.setdefault((name, tp), set()).add(offset)
         life = self.lives.get((name, tp))
@@ -470,7 +470,7 @@ class Checker:
             self._note_own(life)
 
     def handed_out(self, name):
-        """{partition: the offset behind the last message that the member handed out}, also of what it owned before."""
+        """{partition: the offset behind the last message that the member handed out}, also of lost ones."""
         known = sorted((tp, life.next_offset) for (who, tp), life in self.lives.items() if who == name)
         return {tp: offset for tp, offset in known if offset is not None}
 
@@ -737,7 +737,7 @@ class Checker:
         life = self.owners.get(tp)
         is_named = offset in self.named.get((name, tp), ())
         if life is None and is_named and (offset >= self.offsets.get(tp, (0, ""))[0] or tp in self.unreadable):
-            # a partition without an owner is moved forward
+            # users may move a partition without an owner forward
             return
         if life is None or life.session != session:
             last = self.lives.get((name, tp))

@@ -14,7 +14,7 @@ class Hooks:
 
 
 class CommittingListener:
-    """Others act before each hook commits. What was lost is nothing to commit: see Checker."""
+    """Others act before each hook commits."""
 
     def __init__(self, member):
         self._member = member
@@ -33,8 +33,8 @@ class CommittingListener:
         rng = world.hooks.rng
         world.interlude(member)
         if not world.faults:
-            # The end checks that all that is consumed is committed by its members. What a hook names may lie before
-            # that, and it may write once more what its member has just adopted.
+            # At its end the world checks that members have committed all consumed messages. A hook may commit less by
+            # name, or write once more an offset that its member has just adopted.
             return
         user = rng.choice(member.users)
         what = rng.choice(("nothing", "consumed", "named"))

@@ -110,7 +110,7 @@ class Trouble:
         return AtLine(rng.randrange(lines), rng.choice((_interrupt, _interrupt, _fail)))
 
     def befall(self, user):
-        """Between two calls of a user: its thread dies, or another one commits, all or an offset that it names."""
+        """Between two calls of a user, its thread dies, or another thread commits: by name, or all that is consumed."""
         if self._names and self.naming.random() < self._names and not (user.member.turning or user.member.closing):
             user.commit_by_name(self.naming)
         if not self._deaths or self.rng.random() >= self._deaths:
@@ -243,13 +243,14 @@ class User:
         self._ask(ident, lambda committer: committer.commit_consumed(ident))
 
     def commit_by_name(self, rng):
-        """Name an offset of a partition: all messages before it are done, whoever has them in hand.
+        """Commit an offset by name: the user declares all messages before it done, also those in other users' hands.
 
-        Now and then of one that the member does not own any more.
+        Sometimes the member no longer owns the partition.
         """
         member, world = self.member, self.member.world
         handed_out = world.checker.handed_out(member.name)
-        # who has offsets in Kafka names what it owns: another commit is not checked by ZooKeeper
+        # With offsets in Kafka users name only partitions that the member owns. Before it commits another partition to
+        # Kafka, the member only reads whether that has an owner, and the checker sees no transaction.
         lost = member.delivery.committer.lost
         named = [
             tp

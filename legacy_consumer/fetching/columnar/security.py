@@ -61,7 +61,7 @@ def _context(given: dict[str, str]) -> ssl.SSLContext:
     certificate, key = given.get("ssl.certificate.location"), given.get("ssl.key.location")
     if certificate is not None:
         with _naming("ssl.certificate.location", certificate):
-            # alone at first: load_cert_chain does not say which of the two files is wrong
+            # load_cert_chain does not say which of the two files is wrong, so load the certificate alone first
             ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cafile=certificate)
         name = "ssl.certificate.location" if key is None else "ssl.key.location"
         with _naming(name, key or certificate, "holds no key of the certificate that ssl.key.password opens"):

@@ -82,11 +82,11 @@ class Entry:
 
     @property
     def last_sequence(self) -> int:
-        """That of its last offset."""
+        """The sequence number of its last record."""
         return self.sequence_of(self.last_offset)
 
     def sequence_of(self, offset: int) -> int:
-        """The sequence number of a record of it; they begin again at 0 behind 2^31 - 1. -1 if it has none."""
+        """Return the sequence number of the record at this offset; after 2^31 - 1 comes 0. -1 if the batch has none."""
         if self.base_sequence < 0:
             return -1
         return (self.base_sequence + offset - self.base_offset) & 0x7FFFFFFF

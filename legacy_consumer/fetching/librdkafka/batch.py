@@ -15,8 +15,9 @@ from zk_layout.model import TopicPartition
 _UNREADABLE: Any = object()
 """In the place of headers that confluent_kafka cannot decode."""
 _headers_of = operator.methodcaller("headers")
-"""For headers that it cannot decode, confluent_kafka returns a list and sets an exception. A call by this always finds
-that; one of the interpreter does not once it is specialised, and the exception comes up some lines later."""
+"""If confluent_kafka cannot decode headers, it sets an exception and returns an incomplete list all the same. This
+function checks for that after each call. The interpreter stops checking once it has specialised the call, and the
+exception comes up some lines later."""
 
 
 class LibrdkafkaMessage(ComparableMessage, tuple["RdMessage"]):
@@ -58,7 +59,7 @@ class LibrdkafkaMessage(ComparableMessage, tuple["RdMessage"]):
         try:
             found = _headers_of(message)
         except SystemError:
-            # confluent_kafka keeps a list with a hole, and to look at that one would end the process
+            # confluent_kafka keeps the incomplete list, and reading it would end the process
             message.set_headers(_UNREADABLE)
             found = _UNREADABLE
         if found is _UNREADABLE:

@@ -33,7 +33,7 @@ class ConsumerHandle(Client):
         self._assigned: dict[TopicPartition, confluent_kafka.TopicPartition] = {}
         self._by_number: dict[int, list[TopicPartition]] = {}
         self._positions: dict[TopicPartition, int] = {}
-        """As this last returned them; where each partition was assigned, before that."""
+        """The positions that this handle returned last; before that, those at which it was assigned."""
         callbacks = {"error_cb": self.on_error}
         self._consumer = open_handle(confluent_kafka.Consumer, settings, callbacks, self.note_forgotten)
 
@@ -105,7 +105,7 @@ class ConsumerHandle(Client):
         return self._moved(asked)
 
     def next_offsets_of(self, messages: Sequence[RdMessage]) -> dict[TopicPartition, int]:
-        """The same from the messages alone, which may be fewer than consume returned."""
+        """As next_offsets, but from these messages alone: after a fault they are fewer than consume returned."""
         offsets = offsets_after(messages)
         self._positions.update(offsets)
         return offsets
@@ -119,7 +119,7 @@ class ConsumerHandle(Client):
         moved: dict[TopicPartition, int] = {}
         for tp, position in zip(asked, self._consumer.position(list(asked.values())), strict=True):
             offset = position.offset
-            # void from its assignment to its first message
+            # librdkafka knows no position from the assignment of a partition to its first message
             if offset >= 0 and offset != known[tp]:
                 moved[tp] = known[tp] = offset
         return moved

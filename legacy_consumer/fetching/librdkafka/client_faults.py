@@ -34,7 +34,7 @@ class FaultKind(Enum):
 class Fault:
     """An error that came in the place of a message.
 
-    Its offset is not kept: librdkafka may have read it from bytes that are damaged, or names that of a whole batch.
+    The offset of the error is left out: librdkafka may have read it from damaged bytes, or it is that of a whole batch.
     """
 
     kind: FaultKind
@@ -47,7 +47,7 @@ _KINDS: dict[int, FaultKind] = {
     _Code.OFFSET_OUT_OF_RANGE: FaultKind.POSITION,
     _Code._BAD_MSG: FaultKind.CORRUPT,
     _Code._BAD_COMPRESSION: FaultKind.CORRUPT,
-    _Code._NOT_IMPLEMENTED: FaultKind.CORRUPT,  # a message format, or a codec, that there is not
+    _Code._NOT_IMPLEMENTED: FaultKind.CORRUPT,  # an unknown message format or codec
     _Code.INVALID_MSG: FaultKind.CORRUPT,
     **dict.fromkeys(
         (
@@ -92,10 +92,10 @@ def has_faults(messages: Sequence[RdMessage]) -> bool:
 
 
 def take_faults(messages: Sequence[RdMessage]) -> tuple[list[RdMessage], list[Fault]]:
-    """Part messages and errors.
+    """Separate messages and errors.
 
-    A partition that librdkafka gives up, or in which it goes on behind what it cannot read, ends with that error: what
-    it brought behind comes again when the partition is assigned anew.
+    After some errors librdkafka gives a partition up, or skips data that it cannot read. Such an error ends the
+    partition: the messages behind it are left out, and come again when the partition is assigned anew.
     """
     sound: list[RdMessage] = []
     faults: list[Fault] = []

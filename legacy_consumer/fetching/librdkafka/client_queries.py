@@ -26,7 +26,7 @@ _Code = confluent_kafka.KafkaError
 _NO_ANSWER = -1001
 """The offset, beside no error, of a partition whose leader did not answer in time."""
 _LOST = {_Code._NOENT, _Code.UNKNOWN_TOPIC_OR_PART, _Code.NOT_LEADER_FOR_PARTITION}
-"""librdkafka knows no leader, or asked one of earlier: by itself it looks for another one every five minutes only."""
+"""librdkafka knows no leader, or asked a former leader. By itself it looks for the new one only every five minutes."""
 _SILENT = {_Code._TIMED_OUT, _Code._TRANSPORT, _Code._ALL_BROKERS_DOWN}
 _SHORTEST_S = 0.1
 _Answer: TypeAlias = "int | confluent_kafka.KafkaError"
@@ -64,8 +64,8 @@ class QueryHandle(Client):
         found = self._list_offsets(times, _left_s(deadline))
         lost = {tp.topic for tp, one in found.items() if not isinstance(one, int) and one.code() in _LOST}
         if lost:
-            # A question of another kind finds the leaders: it connects again to brokers that librdkafka has lost, is
-            # told where a topic that was made anew has its partitions, and which topics are refused.
+            # This question makes librdkafka connect again to lost brokers and read the leaders anew, and its answer
+            # names the topics that this client may not read.
             refused = self._refused_topics(sorted(lost), deadline, timeout_s)
             found = self._list_offsets(times, _left_s(deadline))
         silent = [one for one in found.values() if _is_silence(one)]

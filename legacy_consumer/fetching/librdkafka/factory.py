@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Collection, Container
+from contextlib import suppress
 from dataclasses import replace
 
 from legacy_consumer.config import ClusterConfig, ConsumerConfig
@@ -114,12 +115,10 @@ def open_log_offsets(
 
 
 def _numbers(topic: str, znode: Znode | NotPermittedError) -> Container[int]:
-    try:
-        if isinstance(znode, NotPermittedError):
-            raise znode
-        return decode_topic(TopicPath(topic).path, znode.data).partitions
-    except (MalformedZnodeError, NotPermittedError):
-        return range(2**31)  # the brokers may know it all the same
+    if not isinstance(znode, NotPermittedError):
+        with suppress(MalformedZnodeError):
+            return decode_topic(TopicPath(topic).path, znode.data).partitions
+    return range(2**31)  # the brokers may know it all the same
 
 
 def open_fetcher(config: ConsumerConfig, store: ZkStore, log_offsets: LogOffsets) -> LibrdkafkaFetcher:

@@ -21,7 +21,7 @@ from legacy_consumer.operations.admin.led_groups import follows_leader
 from rebalance.assignors.threads import threads_per_topic
 from rebalance.errors import AssignmentRefusedError
 from rebalance.group_strategy import Strategy, owner_id, strategies_of_group
-from rebalance.snapshot import GroupSnapshot
+from rebalance.snapshot import Assignment, GroupSnapshot
 from zk_layout.errors import NotPermittedError
 from zk_layout.model import ConsumerThreadId, TopicPartition
 from zk_layout.paths import ConsumerIdPath, GroupPath, OwnerPath, OwnersPath, TopicOwnersPath
@@ -58,17 +58,6 @@ class Verification:
     def is_sound(self) -> bool:
         """Whether there is no problem."""
         return not self.problems
-
-
-@dataclass(frozen=True, slots=True)
-class _Due:
-    """The thread that should own a partition, by a strategy."""
-
-    strategy: Strategy
-    thread: ConsumerThreadId
-
-    def __str__(self) -> str:
-        return f"by {self.strategy} {self.thread}"
 
 
 def verify_groups(store: ZkStore, groups: Sequence[str], *, strategy: Strategy | None = None) -> list[Verification]:
@@ -108,9 +97,9 @@ def verify_group(store: ZkStore, group: str, *, strategy: Strategy | None = None
         *(Problem("permanent_member", f"{path} is not ephemeral: it stays when its member is gone") for path in ghosts),
         *_foreign_names(store, group),
         *_permanent_owners(group, owned),
-        *_of_expected(snapshot, expected, owned, sessions, due),
+        *_of_expected(snapshot, expected, owned, sessions, due, strategy),
         *_unexpected(snapshot, {*expected, *unknown}, owned),
-        *_of_strategy(due, owners),
+        *_of_strategy(due, owners, strategy),
         *refusal,
     ]
     reset = standing_reset(store, group)
@@ -129,13 +118,14 @@ def _of_expected(
     expected: Sequence[TopicPartition],
     owned: Mapping[TopicPartition, GroupPartition],
     sessions: Mapping[str, int],
-    due: Mapping[TopicPartition, _Due],
+    due: Assignment,
+    strategy: Strategy | None,
 ) -> Iterator[Problem]:
     threads = threads_per_topic(snapshot)
     for tp in expected:
         row = owned.get(tp)
         if row is None or row.owner is None:
-            should = f", and {due[tp]} should own it" if tp in due else ""
+            should = f", and by {strategy} {due[tp]} should own it" if tp in due else ""
             yield Problem("no_owner", f"no owner for {tp}{should}", *tp)
             continue
         owner = owner_id(row.owner)
@@ -194,20 +184,19 @@ def _foreign_names(store: ZkStore, group: str) -> Iterator[Problem]:
                 )
 
 
-def _divide(snapshot: GroupSnapshot, strategy: Strategy | None) -> tuple[dict[TopicPartition, _Due], Sequence[Problem]]:
-    """Return the owner that each partition should have by this strategy, or why the strategy refuses."""
+def _divide(snapshot: GroupSnapshot, strategy: Strategy | None) -> tuple[Assignment, Sequence[Problem]]:
+    """Return the thread that should own each partition by this strategy, or why the strategy refuses."""
     if strategy is None:
         return {}, ()
     try:
-        assignment = strategy.assign(snapshot)
+        return strategy.assign(snapshot), ()
     except AssignmentRefusedError as error:
         return {}, (Problem("strategy_refuses", str(error)),)
-    return {tp: _Due(strategy, thread) for tp, thread in assignment.items()}, ()
 
 
-def _of_strategy(due: Mapping[TopicPartition, _Due], owners: Mapping[TopicPartition, str]) -> Iterator[Problem]:
+def _of_strategy(due: Assignment, owners: Mapping[TopicPartition, str], strategy: Strategy | None) -> Iterator[Problem]:
     """Yield the partitions that another member should own; no_owner covers those without an owner."""
-    for tp, one in due.items():
+    for tp, thread in due.items():
         owner = owners.get(tp)
-        if owner is not None and owner not in (str(one.thread), one.thread.consumer_id):
-            yield Problem("other_owner", f"{owner} owns {tp}, and {one} should own it", *tp)
+        if owner is not None and owner not in (str(thread), thread.consumer_id):
+            yield Problem("other_owner", f"{owner} owns {tp}, and by {strategy} {thread} should own it", *tp)
