@@ -75,13 +75,15 @@ class Standalone:
 
     def application(self, module, folder, *arguments, **settings):
         """The command and the keywords with which a process runs it, in a folder of its own. settings: with _ for ."""
+        # what a killed process leaves behind goes with the folder
+        jvm = f"{QUICK_JVM} -Djava.io.tmpdir={folder}"
         given = {
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.driver.memory": "512m",
-            "spark.driver.extraJavaOptions": QUICK_JVM,
+            "spark.driver.extraJavaOptions": jvm,
             "spark.executor.memory": "512m",
-            "spark.executor.extraJavaOptions": QUICK_JVM,
+            "spark.executor.extraJavaOptions": jvm,
             "spark.local.dir": str(folder),
             "spark.pyspark.python": self._python,
             "spark.ui.enabled": "false",
