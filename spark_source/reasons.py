@@ -6,15 +6,16 @@ import re
 
 from spark_source.option_names import MESSAGES_FORMAT, OFFSETS_FORMAT, SEGMENTS_FORMAT
 
-_RAISED = re.compile(r"^(?:[a-zA-Z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Warning): (.+)$", re.MULTILINE)
+_RAISED = re.compile(r"^(?:: )?(?:[a-zA-Z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Warning): (.+)$", re.MULTILINE)
 _UNKNOWN = re.compile(rf"\[DATA_SOURCE_NOT_FOUND\] [^:]*: ({OFFSETS_FORMAT}|{MESSAGES_FORMAT}|{SEGMENTS_FORMAT})\b")
 
 
 def reason_of(error: BaseException) -> str:
     """The one line that says what went wrong.
 
-    Spark's text may hold several tracebacks, cause first; the last one is the error that was raised here. A format that
-    Spark does not find was not registered in the session that is active in the calling thread.
+    Spark's text may hold several tracebacks, cause first; the last one is the error that was raised here. Py4J puts the
+    error of the JVM after its own, in a line that begins with a colon. A format that Spark does not find was not
+    registered in the session that is active in the calling thread.
     """
     text = str(error)
     if unknown := _UNKNOWN.search(text):

@@ -21,7 +21,6 @@ from pyspark.sql.streaming import StreamingQuery
 
 from legacy_consumer.sandbox.servers.waiting import wait_for
 from spark_source import register
-from spark_source.reasons import reason_of
 
 WAIT_S = 150
 ROUND, ENDED, STOP, RELEASED = "round.json", "ended.json", "stop", "released"
@@ -118,7 +117,7 @@ def reason_it_failed(query: StreamingQuery) -> str | None:
     try:
         query.awaitTermination(WAIT_S)
     except StreamingQueryException as error:
-        return reason_of(error)
+        return str(error)
     return None
 
 

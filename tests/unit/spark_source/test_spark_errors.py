@@ -32,15 +32,29 @@ java.lang.IllegalStateException: of the driver"""
 
 NOT_FOUND = """An error occurred while calling o72.save.
 : org.apache.spark.SparkClassNotFoundException: [DATA_SOURCE_NOT_FOUND] Failed to find the data source: zk_offsets. Make
-sure the provider name is
-correct and the package is properly registered and compatible with your Spark version. SQLSTATE: 42K02"""
+sure the provider name is correct and the package is properly registered and compatible with your Spark version. SQLSTATE: 42K02"""
+
+WORKER_DIED = """Traceback (most recent call last):
+  File "app.py", line 1, in write
+    batch.collect()
+py4j.protocol.Py4JJavaError: An error occurred while calling o76.collectToPython.
+: org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 failed 4 times: Python worker exited \
+unexpectedly
+\tat org.apache.spark.Thing(Thing.scala:1)
+
+Driver stacktrace:
+java.lang.IllegalStateException: of the driver"""
 
 
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
         (NOT_FOUND, "Spark does not find zk_offsets: call spark_source.register with this session, in this thread"),
-        (NOT_FOUND.replace("zk_offsets", "avro"), "An error occurred while calling o72.save."),
+        (
+            NOT_FOUND.replace("zk_offsets", "avro"),
+            "[DATA_SOURCE_NOT_FOUND] Failed to find the data source: avro. Make",
+        ),
+        (WORKER_DIED, "Job aborted due to stage failure: Task 0 failed 4 times: Python worker exited unexpectedly"),
         (AT_PLANNING, "grops: no such option of zk_offsets, did you mean groups?"),
         (WITH_CAUSE, "no ZooKeeper answered at h:1 within 1500 ms: check zookeeper.connect"),
         (AFTER_RETRIES, "connection lost"),
