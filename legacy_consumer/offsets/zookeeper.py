@@ -19,6 +19,7 @@ from itertools import islice
 
 from legacy_consumer.errors import OffsetError
 from legacy_consumer.offsets.judgement import TopicOrigin, judge, written_in_zookeeper
+from legacy_consumer.offsets.owner_fence import NoOwnerFence
 from legacy_consumer.offsets.progress import Commit, Committed
 from legacy_consumer.offsets.store import CommitResult
 from legacy_consumer.offsets.topic_lives import origin_paths, origins_in
@@ -35,7 +36,7 @@ from zk_layout.errors import (
 )
 from zk_layout.model import TopicPartition
 from zk_layout.paths import ConsumerIdPath, OffsetPath, OwnerPath, TopicOffsetsPath
-from zk_layout.store import CheckOp, CreateOp, DeleteOp, Op, SetOp, ZkStore, Znode, multi_size
+from zk_layout.store import CheckOp, CreateOp, Op, SetOp, ZkStore, Znode, multi_size
 
 logger = logging.getLogger(__name__)
 
@@ -96,10 +97,10 @@ class ZooKeeperOffsetStore:
         tried = {tp: commits[tp] for tp in islice(suspects, _MOST_REFUSALS)}
         sound = {tp: commit for tp, commit in commits.items() if tp not in self._refused}
         result.refused = {tp: self._refused[tp] for tp in suspects if tp not in tried}
-        is_fenced = not (consumer_id is None and unfenced)
+        no_owner = None if guard or unfenced else NoOwnerFence(self._group)
         try:
             for chunk in (*self._chunks(sound, guard), *self._chunks(tried, guard)):
-                self._commit_chunk(chunk, guard, session_id, result, is_fenced=is_fenced, unchanged=unchanged)
+                self._commit_chunk(chunk, guard, no_owner, session_id, result, unchanged)
         except Exception as error:  # noqa: BLE001 - told with what was done before it
             result.failure = error
         return result
@@ -169,21 +170,18 @@ class ZooKeeperOffsetStore:
         self,
         todo: dict[TopicPartition, Commit],
         guard: Sequence[CheckOp],
+        no_owner: NoOwnerFence | None,
         session_id: int | None,
         result: CommitResult,
-        *,
-        is_fenced: bool,
         unchanged: Collection[TopicPartition],
     ) -> None:
         refusals = 0
-        ownable = set(todo) if is_fenced else set()
-        # each round takes at least one partition out, learns that a write was ours, or mends a directory
-        for _ in range(3 * len(todo) + 3):
+        # each round takes at least one partition out, learns that a write was ours, or finds or makes a folder
+        for _ in range(5 * len(todo) + 5):
             if not todo:
                 return
             order = list(todo)
-            fenced = [tp for tp in order if tp in ownable]
-            ops: list[Op] = [*guard, *self._fence(fenced, guard)]
+            ops: list[Op] = [*guard, *(no_owner.ops(order) if no_owner else self._checks(order) if guard else ())]
             first_write = len(ops)
             # what is found to be this store's own is written over; without a znode there is nothing to check
             stands = {
@@ -208,15 +206,12 @@ class ZooKeeperOffsetStore:
                 self._forget_unanswered(fresh)
                 self._check_registered(error, guard)
                 cause, in_fence = error.cause, error.index < first_write
-                tp = fenced[(error.index - len(guard)) % len(fenced)] if in_fence else order[error.index - first_write]
-                if in_fence and guard and isinstance(cause, NoNodeError):
-                    self._set_aside_unowned(todo, result)
-                elif in_fence and isinstance(cause, NodeExistsError):
-                    result.unowned.add(tp)
-                    del todo[tp]
-                elif in_fence and isinstance(cause, NoNodeError):
-                    # without the folder no partition of the topic has an owner
-                    ownable -= {other for other in ownable if other.topic == tp.topic}
+                if not in_fence:
+                    tp = order[error.index - first_write]
+                else:
+                    tp = no_owner.partition_at(error.index) if no_owner else order[error.index - len(guard)]
+                if in_fence and isinstance(cause, (NoNodeError, NodeExistsError)):
+                    self._heed_fence(tp, cause, no_owner, todo, result)
                 elif isinstance(cause, NoNodeError) and todo[tp].seen.version is None:
                     self._make_dirs(todo, result)
                 elif isinstance(cause, (BadVersionError, NodeExistsError, NoNodeError)):
@@ -265,15 +260,25 @@ class ZooKeeperOffsetStore:
             if not self._unanswered[tp]:
                 del self._unanswered[tp]
 
-    def _fence(self, partitions: Iterable[TopicPartition], guard: Sequence[CheckOp]) -> Sequence[Op]:
-        """Return operations that fail if the committing member does not own all of these; without it, if any is owned.
+    def _checks(self, partitions: Iterable[TopicPartition]) -> list[CheckOp]:
+        return [self._znodes[tp][1] for tp in partitions]
 
-        With it one check for each partition; without it all creations, then all deletions, each in the given order.
-        """
-        checks = [self._znodes[tp][1] for tp in partitions]
-        if guard:
-            return checks
-        return [*(CreateOp(check.path, b"") for check in checks), *(DeleteOp(check.path) for check in checks)]
+    def _heed_fence(
+        self,
+        tp: TopicPartition,
+        cause: NoNodeError | NodeExistsError,
+        no_owner: NoOwnerFence | None,
+        todo: dict[TopicPartition, Commit],
+        result: CommitResult,
+    ) -> None:
+        if no_owner is None:
+            self._set_aside_unowned(todo, result)
+        elif isinstance(cause, NoNodeError):
+            if no_owner.missed(tp):
+                self._make_dirs(todo, result)
+        elif no_owner.found(tp):
+            result.unowned.add(tp)
+            del todo[tp]
 
     def _refuse(
         self,
@@ -301,17 +306,17 @@ class ZooKeeperOffsetStore:
                 continue
             if now.version == todo[tp].seen.version:
                 continue
-            if now.offset == todo[tp].offset:
+            if not self.wrote(tp, now):
+                result.foreign[tp] = now
+            elif now.offset == todo[tp].offset:
                 # our own write, whose reply was lost
                 self._written[tp] = -1 if now.version is None else now.version, now.transaction
                 result.committed[tp] = now
                 self._unanswered.pop(tp, None)
-            elif self.wrote(tp, now):
+            else:
                 # our own too, of an earlier commit: this one goes on top of it
                 todo[tp] = Commit(todo[tp].offset, now)
                 continue
-            else:
-                result.foreign[tp] = now
             del todo[tp]
 
     def wrote(self, tp: TopicPartition, stored: Committed) -> bool:
@@ -352,7 +357,7 @@ class ZooKeeperOffsetStore:
             max({tp.topic for tp in order}, key=lambda name: len(name.encode())), max(tp.partition for tp in order)
         )
         cost = multi_size(CreateOp(self._path(longest), _LONGEST_OFFSET))
-        cost += sum(map(multi_size, self._fence([longest], guard)))
+        cost += sum(map(multi_size, self._checks([longest]) if guard else NoOwnerFence(self._group).ops([longest])))
         fitting = max(1, (self._store.max_multi_bytes - sum(map(multi_size, guard))) // cost)
         for start in range(0, len(order), fitting):
             yield {tp: commits[tp] for tp in order[start : start + fitting]}

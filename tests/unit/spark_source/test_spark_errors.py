@@ -32,7 +32,8 @@ java.lang.IllegalStateException: of the driver"""
 
 NOT_FOUND = """An error occurred while calling o72.save.
 : org.apache.spark.SparkClassNotFoundException: [DATA_SOURCE_NOT_FOUND] Failed to find the data source: zk_offsets. Make
-sure the provider name is correct and the package is properly registered and compatible with your Spark version. SQLSTATE: 42K02"""
+sure the provider name is correct and the package is properly registered and compatible with your Spark version.
+SQLSTATE: 42K02"""
 
 WORKER_DIED = """Traceback (most recent call last):
   File "app.py", line 1, in write

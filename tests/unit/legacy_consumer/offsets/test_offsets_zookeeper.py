@@ -1,5 +1,7 @@
 """Commits that cannot move a group backwards by accident."""
 
+from itertools import count
+
 import pytest
 
 from legacy_consumer.errors import OffsetError
@@ -68,6 +70,12 @@ def test_an_offset_somebody_else_wrote_is_reported_and_not_overwritten(rig):
     assert result.committed == {P1: Committed(6, 1)}
 
 
+def test_the_offset_that_is_to_be_committed_is_foreign_where_somebody_else_wrote_it(rig):
+    seen = rig.commit({P0: (7, NEW)}).committed[P0]
+    rig.write(P0, b"3")
+    assert rig.commit({P0: (3, seen)}).foreign == {P0: Committed(3, 1)}
+
+
 def test_an_offset_znode_that_appeared_since_the_claim_is_foreign(rig):
     rig.zk.create("/consumers/g/offsets/t/0", b"9", make_parents=True)
     assert rig.commit({P0: (1, NEW)}).foreign == {P0: Committed(9, 0)}
@@ -130,6 +138,35 @@ def test_a_partition_without_its_owner_znode_is_left_out(rig):
 def test_committing_without_owning_needs_no_owner_znode(rig):
     rig.zk.delete("/consumers/g/owners/t/0")
     assert rig.commit({P0: (7, NEW)}, consumer_id=None).committed == {P0: Committed(7, 0)}
+
+
+@pytest.mark.parametrize("folder", ["/consumers/g/owners/t", "/consumers/g/owners", "/consumers/g", "/consumers"])
+@pytest.mark.parametrize("request_number", range(1, 9))
+def test_a_commit_without_owning_never_comes_behind_a_members_claim(folder, request_number):
+    server = MemoryZooKeeper()
+    committer, member = MemoryStore(server), MemoryStore(server)
+    committer.start()
+    member.start()
+    committer.ensure_path(folder)
+    requests = count(1)
+
+    def claim(*_):
+        if next(requests) == request_number:
+            server.fault = None
+            member.create("/consumers/g/owners/t/0", b"g_b-0", ephemeral=True, make_parents=True)
+
+    server.fault = claim
+    commits = {P0: Commit(7, NEW), P1: Commit(5, NEW)}
+    result = ZooKeeperOffsetStore(committer, "g").commit(commits, consumer_id=None, session_id=None)
+    server.fault = None
+    owner, offset = member.exists("/consumers/g/owners/t/0"), member.exists("/consumers/g/offsets/t/0")
+    assert result.failure is None
+    assert result.unowned == ({P0} if offset is None else set())
+    assert set(result.committed) == {P0, P1} - result.unowned
+    assert owner is None or offset is None or offset.mzxid < owner.czxid
+    if owner is None:
+        made = [path for path in ("/consumers/g/owners", "/consumers/g/owners/t") if member.exists(path)]
+        assert made == [path for path in ("/consumers/g/owners", "/consumers/g/owners/t") if folder.startswith(path)]
 
 
 def test_our_own_write_whose_reply_was_lost_is_not_taken_for_a_foreign_one(rig):
