@@ -326,7 +326,7 @@ def test_the_plan_is_a_document_for_programs_too(cluster, stopped):
     assert json.loads(done.out) == {
         "executed": False,
         "backup": None,
-        "groups": [{"group": stopped, "members": []}],
+        "groups": [{"group": stopped, "members": [], "backup": None}],
         "changes": [
             {"group": stopped, "topic": "clicks", "partition": n, "before": 5, "after": 20, "owner": None}
             for n in (0, 1)

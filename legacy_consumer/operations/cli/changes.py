@@ -94,6 +94,9 @@ def safety_options(command: Callable[Concatenate[Safety, P], R]) -> Callable[P, 
 class _Done:
     groups: list[str] = field(default_factory=list)
     backup: Backup | None = None
+    """The last one: with --live each group has its own."""
+    backups: dict[str, str] = field(default_factory=dict)
+    """{group: the file}"""
     partitions: int = 0
 
 
@@ -124,9 +127,15 @@ def carry_out(store: ZkStore, plans: Sequence[OffsetPlan], safety: Safety, outpu
             print_json(
                 {
                     "executed": safety.execute,
-                    "backup": None if done.backup is None else str(done.backup.file),
+                    # with --live each group has its own
+                    "backup": files.pop() if len(files := {*done.backups.values()}) == 1 else None,
                     "groups": [
-                        {"group": plan.group, "members": [m.consumer_id for m in plan.members]} for plan in plans
+                        {
+                            "group": plan.group,
+                            "members": [m.consumer_id for m in plan.members],
+                            "backup": done.backups.get(plan.group),
+                        }
+                        for plan in plans
                     ],
                     "changes": [
                         record for plan in plans for record in map(functools.partial(_record, plan), plan.changes)
@@ -219,6 +228,7 @@ def _back_up(store: ZkStore, done: _Done, folder: Path, name: str, plans: Sequen
     unreadable = {plan.group: plan.unreadable for plan in plans}
     marks = {topic: mark for plan in plans for topic, mark in plan.marks.items()}
     done.backup = back_up(store, folder, name, {plan.group: plan.backup for plan in plans}, unreadable, marks)
+    done.backups.update(dict.fromkeys(done.backup.groups, str(done.backup.file)))
 
 
 def _show(plans: Sequence[OffsetPlan]) -> None:

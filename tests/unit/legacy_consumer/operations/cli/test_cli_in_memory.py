@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+from pathlib import Path
 
 import pytest
 
@@ -653,6 +654,25 @@ def test_a_live_reset_names_a_member_that_joined_in_the_moment_of_the_write(clus
     assert done.code == 0, done
     assert "Warning: b joined group g in the moment of the write: if it is of the JVM it may have read" in done.err
     assert cluster.tree()["/consumers/g/offsets/t/0"] == b"7"
+
+
+@pytest.mark.parametrize("live", [True, False])
+def test_an_import_tells_programs_which_backup_holds_each_group(cluster, tmp_path, live):
+    cluster.topic("t", (0, 50))
+    for group in ("a", "b"):
+        cluster.commit(group, "t", 5)
+    file = tmp_path / "offsets.json"
+    file.write_text(json.dumps({"version": 1, "offsets": {"a": {"t": {"0": 7}}, "b": {"t": {"0": 8}}}}))
+    backups = tmp_path / "backups"
+    backups.mkdir()
+    words = ["offsets", "import", str(file), *(["--live"] if live else []), "--execute", "--backup-dir", str(backups)]
+    done = cluster.run(*words, "--json")
+    assert done.code == 0, done
+    said = json.loads(done.out)
+    held = {one["group"]: json.loads(Path(one["backup"]).read_text())["offsets"] for one in said["groups"]}
+    both = {group: {"t": {"0": 5}} for group in ("a", "b")}
+    assert held == ({group: {group: both[group]} for group in both} if live else dict.fromkeys(both, both))
+    assert said["backup"] == (None if live else said["groups"][0]["backup"])
 
 
 @pytest.mark.parametrize("form", ["/consumers/g/offsets/t/0:{}", "t,0,{}", "g,t,0,{}"])
