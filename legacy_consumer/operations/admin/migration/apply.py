@@ -124,7 +124,7 @@ def end_step(sides: Sides, record: MigrationRecord, outcome: Outcome) -> None:
 
 
 class unfinished:  # noqa: N801  (used as a with statement's word)
-    """Turns what stops a step halfway into an error that says how far it came."""
+    """Turns what stops a step halfway into an error that says how far it came; an interruption is logged."""
 
     def __init__(self, plan: MigrationPlan, outcome: Outcome) -> None:
         self._plan = plan
@@ -134,13 +134,16 @@ class unfinished:  # noqa: N801  (used as a with statement's word)
         pass
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        if isinstance(
+        if error is not None and not isinstance(error, Exception):
+            logger.warning("%s", self._incomplete("it was interrupted"))
+        elif isinstance(
             error, (ActiveGroupError, TopicMadeAnewError, BrokersUnavailableError, ZooKeeperError, _StoppedError)
         ):
-            total = len(self._plan.having(Action.WRITE))
-            raise MigrationIncompleteError(
-                self._plan.group, self._plan.direction.target, len(self._outcome.written), total, str(error)
-            ) from error
+            raise self._incomplete(str(error)) from error
+
+    def _incomplete(self, reason: str) -> MigrationIncompleteError:
+        plan, done = self._plan, len(self._outcome.written)
+        return MigrationIncompleteError(plan.group, plan.direction.target, done, len(plan.having(Action.WRITE)), reason)
 
 
 class _StoppedError(Exception):

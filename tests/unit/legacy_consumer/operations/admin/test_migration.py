@@ -253,6 +253,29 @@ def test_a_step_that_loses_its_coordinator_reports_its_progress_and_can_be_repea
     assert world.apply().written == {TPS[1]: 20, TPS[2]: 30}
 
 
+@pytest.mark.parametrize("module", ["apply", "rollback"])
+def test_a_step_that_ctrl_c_interrupts_says_how_far_it_came(world, monkeypatch, caplog, module):
+    monkeypatch.setattr(f"legacy_consumer.operations.admin.migration.{module}._CHUNK", 1)
+    direction, step, target = Direction.TO_KAFKA, apply_migration, "Kafka"
+    if module == "rollback":
+        direction, step, target = Direction.TO_ZOOKEEPER, roll_back_migration, "ZooKeeper"
+        world.apply()
+        world.put_in_kafka(15, 25, 35)
+    done = []
+
+    def interrupt_the_second(many):
+        done.append(many)
+        if len(done) == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        step(world.sides, world.plan(direction), world.backup(), interrupt_the_second)
+    assert caplog.messages[-1] == (
+        f"2 of 3 partitions of group 'g' were written to {target}, then: it was interrupted; "
+        "the same command goes on from there"
+    )
+
+
 def test_a_partition_that_the_coordinator_refuses_is_named(world):
     world.kafka.refused = {TPS[1]}
     with pytest.raises(MigrationIncompleteError, match=r"2 of 3 partitions .* t/1: unknown topic or partition"):
