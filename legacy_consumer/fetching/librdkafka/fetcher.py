@@ -59,6 +59,8 @@ class LibrdkafkaFetcher:
         self._complaints: set[tuple[TopicPartition | None, str]] = set()
         self._errors: list[KafkaError] = []
         self._standing_still = StandingStill(backoff_s)
+        self._resting: dict[TopicPartition, tuple[int, float]] = {}
+        """{partition whose data is damaged: its position, and when it is fetched again}"""
         self._next_look = 0.0
         self._suspected: ConsumerHandle | None = None
         """The handle that was looked after when no broker could be reached."""
@@ -152,6 +154,7 @@ class LibrdkafkaFetcher:
         handle, self._handle = self._handle, None
         self._finder.forget(self._lives.keys())
         self._standing_still.forget(self._lives.keys())
+        self._resting = {}
         self._lives = {}
         if handle is not None:
             handle.close()
@@ -220,6 +223,8 @@ class LibrdkafkaFetcher:
         if self._errors:
             raise self._errors.pop(0)
         self._standing_still.tell()
+        if self._resting:
+            self._fetch_rested(handle)
         messages = handle.consume(min(max_messages, _MOST_AT_ONCE), 0)
         while not messages:
             failure = handle.lasting_failure()
@@ -266,6 +271,7 @@ class LibrdkafkaFetcher:
         }
         for tp in changes:
             self._lives.pop(tp, None)
+            self._resting.pop(tp, None)
         for tp in starting:
             self._life += 1
             self._lives[tp] = self._life
@@ -309,7 +315,8 @@ class LibrdkafkaFetcher:
                 case FaultKind.CORRUPT if tp is not None:
                     if tp in handle.assigned:
                         position = handle.resume_positions()[tp]
-                        handle.assign({tp: position})
+                        handle.unassign([tp])
+                        self._resting[tp] = position, time.monotonic() + self._backoff_s
                         self._errors.append(FetchError(tp, f"offset {position}: {fault.reason}"))
                 case FaultKind.POSITION | FaultKind.PASSING | FaultKind.CORRUPT:
                     # corrupt without a partition: the answer to something else, lost with the connection
@@ -318,6 +325,13 @@ class LibrdkafkaFetcher:
                     logger.debug("%s", fault.reason)
                 case FaultKind.LASTING:
                     self._errors.append(FetchError(tp, fault.reason))
+
+    def _fetch_rested(self, handle: ConsumerHandle) -> None:
+        now = time.monotonic()
+        rested = {tp: position for tp, (position, until) in self._resting.items() if until <= now}
+        for tp in rested:
+            del self._resting[tp]
+        handle.assign(rested)
 
     def _complain(self, tp: TopicPartition | None, reason: str) -> None:
         """Log a fault that librdkafka mends by itself, once until it has: a partition may wait while others flow."""
