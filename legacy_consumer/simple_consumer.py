@@ -148,6 +148,7 @@ class SimpleConsumer:
         self._fetcher = fetcher or open_fetcher(settings, self._store, self._log_offsets)
         self._warnings = settings.warnings
         self._closed = threading.Event()
+        self._closing_is_told = _ClosingIsTold(self._closed)
         self._started = False
         self._starting = threading.Lock()
         self._turn = threading.Lock()
@@ -162,8 +163,9 @@ class SimpleConsumer:
 
     def brokers(self) -> tuple[Broker, ...]:
         """The living brokers by id, with where they listen. Raises: ZooKeeperError."""
-        self._start()
-        return tuple(read_brokers(self._store))
+        with self._closing_is_told:
+            self._start()
+            return tuple(read_brokers(self._store))
 
     def partitions(self, topic: str) -> dict[TopicPartition, PartitionInfo]:
         """The partitions of a topic with their leaders and replicas, by ZooKeeper, in order.
@@ -172,9 +174,10 @@ class SimpleConsumer:
         brokers that were asked refuse to tell.
         """
         check_topic(topic)
-        self._start()
-        assignment = _sound(self._assignments([topic])[topic])
-        return {tp: _sound(info) for tp, info in self._infos(topic, assignment).items()}
+        with self._closing_is_told:
+            self._start()
+            assignment = _sound(self._assignments([topic])[topic])
+            return {tp: _sound(info) for tp, info in self._infos(topic, assignment).items()}
 
     def offsets_before(self, tp: TopicPartition, time_ms: int, max_offsets: int = 1) -> list[int]:
         """Return where to begin to read what came from a time on: all messages before this offset are older.
@@ -196,16 +199,17 @@ class SimpleConsumer:
         check_partition(tp)
         time_ms = checked_number(time_ms, "time_ms (LATEST=-1, EARLIEST=-2)", EARLIEST)
         max_offsets = checked_number(max_offsets, "max_offsets")
-        self._start()
-        self._check_partition(tp)
-        if max_offsets > 1:
-            found = self._asked(lambda: self._log_offsets.before(tp, time_ms, max_offsets))
-            return found or [self._end(tp, EARLIEST)]
-        offset = self._asked(lambda: self._log_offsets.at_time(tp, time_ms))
-        if offset is not None:
-            return [offset]
-        by_segment = min((b.version for b in read_brokers(self._store)), default=0) <= _LAST_VERSION_WITHOUT_TIMES
-        return [self._end(tp, EARLIEST if by_segment else LATEST)]
+        with self._closing_is_told:
+            self._start()
+            self._check_partition(tp)
+            if max_offsets > 1:
+                found = self._asked(lambda: self._log_offsets.before(tp, time_ms, max_offsets))
+                return found or [self._end(tp, EARLIEST)]
+            offset = self._asked(lambda: self._log_offsets.at_time(tp, time_ms))
+            if offset is not None:
+                return [offset]
+            by_segment = min((b.version for b in read_brokers(self._store)), default=0) <= _LAST_VERSION_WITHOUT_TIMES
+            return [self._end(tp, EARLIEST if by_segment else LATEST)]
 
     # Reading.
 
@@ -248,16 +252,17 @@ class SimpleConsumer:
         offsets = checked_fetches(offsets)
         max_messages = checked_number(max_messages, "max_messages")
         timeout = checked_seconds(timeout)
-        self._start()
-        with self._turn:
-            if self._closed.is_set():
-                raise ConsumerClosedError
-            if not self._is_sound:
-                self._release(self._positions.keys())
-            self._is_sound = False
-            answer = self._fetch(offsets, max_messages, timeout)
-            self._is_sound = True
-            return answer
+        with self._closing_is_told:
+            self._start()
+            with self._turn:
+                if self._closed.is_set():
+                    raise ConsumerClosedError
+                if not self._is_sound:
+                    self._release(self._positions.keys())
+                self._is_sound = False
+                answer = self._fetch(offsets, max_messages, timeout)
+                self._is_sound = True
+                return answer
 
     def _fetch(
         self, offsets: Mapping[TopicPartition, int], max_messages: int, timeout: float
@@ -481,6 +486,21 @@ class SimpleConsumer:
                     raise
                 if self._closed.wait(self._backoff_s):
                     raise ConsumerClosedError from error
+
+
+class _ClosingIsTold:
+    """Raises ConsumerClosedError where a call failed because close() took its connections."""
+
+    def __init__(self, closed: threading.Event) -> None:
+        self._closed = closed
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        failed = isinstance(error, LegacyConsumerError) and not isinstance(error, ConsumerClosedError)
+        if failed and self._closed.is_set():
+            raise ConsumerClosedError from error
 
 
 def _sound(found: Answer | LegacyConsumerError) -> Answer:

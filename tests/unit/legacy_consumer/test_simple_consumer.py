@@ -1,6 +1,7 @@
 """SimpleConsumer's questions to its fetcher and to ZooKeeper. The brokers' answers are in tests/integration."""
 
 import threading
+from itertools import count
 
 import pytest
 
@@ -22,7 +23,7 @@ from tests.support.at_line import AtLine, interrupt
 from tests.support.fake_kafka import FakeFetcher, FakeFetchers, FakeKafka
 from tests.support.memory_cluster import GuardedStore
 from zk_layout.errors import LegacyConsumerError, MalformedZnodeError, NotPermittedError
-from zk_layout.memory_store import MemoryStore, MemoryZooKeeper
+from zk_layout.memory_store import Fault, MemoryStore, MemoryZooKeeper
 
 TP = TopicPartition("t", 0)
 OTHER = TopicPartition("t", 1)
@@ -421,6 +422,29 @@ def test_a_closed_consumer_raises_an_error(world):
     ):
         with pytest.raises(ConsumerClosedError):
             ask()
+
+
+@pytest.mark.parametrize("request_number", range(1, 6))
+@pytest.mark.parametrize("ask", ["fetch", "partitions", "offsets_before", "brokers"])
+def test_a_call_that_a_close_interrupts_says_that_the_consumer_is_closed(world, ask, request_number):
+    requests = count(1)
+
+    def close(session, _):
+        if session != world.admin.session_id and next(requests) == request_number:
+            world.zookeeper.fault = None
+            threading.Thread(target=world.consumer.close, daemon=True).start()
+            world.consumer._closed.wait()
+            return Fault.LOSE_REPLY
+        return None
+
+    given = {"fetch": (TP, 0), "partitions": ("t",), "offsets_before": (TP, LATEST), "brokers": ()}[ask]
+    world.zookeeper.fault = close
+    try:
+        getattr(world.consumer, ask)(*given)
+    except ConsumerClosedError:
+        assert next(requests) > request_number
+    else:
+        assert next(requests) <= request_number, "it needed fewer requests"
 
 
 def test_a_configuration_and_properties_are_one_too_many():
