@@ -53,7 +53,10 @@ class Life:
     blips: int = 0
     """The blips of its member when it last handed out a message."""
     restarts: set[int] = field(default_factory=set)
-    """Offsets that have stood since the first blip behind that: a release that came to nothing is begun anew there."""
+    """Offsets that have stood since the first blip behind that: a release that came to nothing is begun anew there.
+
+    Or since a stranger said that a reset is applied, which members follow.
+    """
     user: int = 0
     """The user of its member that was given that message."""
     acked: int | None = None
@@ -368,7 +371,7 @@ class Checker:
             if life.how == "stolen" and late > self.settings.audit_s + AUDIT_SLACK_S:
                 raise Violation("zombie delivery", told)
         expected = life.starts if life.next_offset is None else {life.next_offset}
-        if actor.blips != life.blips:
+        if actor.blips != life.blips or self.told_applied:
             # a release that was lost on its way is taken back when it turns out that nothing happened; what somebody
             # commits between that and the next message comes too late for it
             expected = expected | life.restarts
@@ -376,6 +379,8 @@ class Checker:
             expected = expected | {self._standing(tp)}
         life.blips = actor.blips
         life.restarts.clear()
+        if self.told_applied:
+            life.restarts.add(self._standing(tp))
         life.user = user
         if offset != life.next_offset:
             life.waiting.clear()
@@ -513,7 +518,10 @@ class Checker:
     def on_stranger(self, now, path, data, *_):
         if "/requests/" in path:
             self.requests_made = True
-            self.told_applied = self.told_applied or b'"applied"' in (data or b"")
+            if b'"applied"' in (data or b""):
+                self.told_applied = True
+                for (_, tp), life in self.lives.items():
+                    life.restarts.add(self._standing(tp))
 
     def _note_followed(self, written):
         """The owners said that they went on from the new offsets: from here on nothing else is handed out."""
@@ -598,7 +606,7 @@ class Checker:
         """An offset was written."""
         standing = self._standing(tp)
         for (who, owned), known in self.lives.items():
-            if owned == tp and known.blips != self.actors[who].blips:
+            if owned == tp and (known.blips != self.actors[who].blips or self.told_applied):
                 known.restarts.add(standing)
         life = self.owners.get(tp)
         if self.is_dual and life is not None and life.next_offset is None:
