@@ -1,6 +1,7 @@
 """Offsets in Kafka: checked in ZooKeeper before, compared with what was seen, and told apart by the topic's life."""
 
 from functools import partial
+from itertools import count
 
 import pytest
 
@@ -28,8 +29,8 @@ ANEW = TopicOrigin(50)
 class Rig:
     """A registered member that owns both partitions of a topic."""
 
-    def __init__(self):
-        self.server = MemoryZooKeeper()
+    def __init__(self, **limits):
+        self.server = MemoryZooKeeper(**limits)
         self.zk = MemoryStore(self.server)
         self.zk.start()
         self.channel = FakeGroupOffsets()
@@ -61,6 +62,39 @@ class Rig:
 @pytest.fixture
 def rig():
     return Rig()
+
+
+@pytest.mark.parametrize("request_number", range(1, 9))
+@pytest.mark.parametrize("stands_in_the_way", ["another client's offset", "a deleted owner znode"])
+@pytest.mark.parametrize("kind", ["kafka", "dual"])
+def test_nothing_is_written_to_kafka_once_the_session_has_ended_in_the_midst_of_a_commit(
+    kind, stands_in_the_way, request_number
+):
+    rig = Rig(max_multi_bytes=500)  # each partition in a request of its own
+    store = getattr(rig, kind)
+    seen = rig.commit(store, {P0: 7, P1: 5}).committed
+    if stands_in_the_way == "a deleted owner znode":
+        rig.zk.delete("/consumers/g/owners/t/1")
+    else:
+        rig.channel.kept[P1] = KafkaOffset(3)
+        if kind == "dual":
+            rig.zk.set_data("/consumers/g/offsets/t/1", b"3")
+    requests = count(1)
+    written_before = []
+
+    def expire(*_):
+        if next(requests) == request_number:
+            rig.server.fault = None
+            rig.server.expire(rig.zk.session_id)
+            written_before.extend(rig.channel.writes)
+
+    rig.server.fault = expire
+    result = rig.commit(store, {P0: 8, P1: 6}, seen)
+    if rig.server.fault is None:
+        assert rig.channel.writes == written_before
+        assert isinstance(result.failure, SessionExpiredError)
+    else:
+        assert next(requests) <= request_number, "it needed fewer requests"
 
 
 # Kafka alone
