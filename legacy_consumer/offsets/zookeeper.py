@@ -19,6 +19,7 @@ from itertools import islice
 
 from legacy_consumer.errors import OffsetError
 from legacy_consumer.offsets.judgement import TopicOrigin, judge, written_in_zookeeper
+from legacy_consumer.offsets.own_writes import OwnWrites, version_after
 from legacy_consumer.offsets.owner_fence import NoOwnerFence
 from legacy_consumer.offsets.progress import Commit, Committed
 from legacy_consumer.offsets.store import CommitResult
@@ -52,14 +53,7 @@ class ZooKeeperOffsetStore:
         self._store = store
         self._group = group
         self._znodes = _Znodes(group)
-        self._unanswered: dict[TopicPartition, set[tuple[int, int]]] = {}
-        self._session_id = 0
-        """The session in which the member last tried to commit."""
-        self._written: dict[TopicPartition, tuple[int, int]] = {}
-        """{partition: version and transaction} of the last commit that was answered.
-
-        Its caller may be interrupted before it has noted that. Others may have written the same offset at that version.
-        """
+        self._own = OwnWrites()
         self._refused: dict[TopicPartition, LegacyConsumerError] = {}
         """Partitions that the last commit with them could not write, the oldest refusal first."""
 
@@ -154,8 +148,7 @@ class ZooKeeperOffsetStore:
 
     def wants_unchanged(self, tp: TopicPartition, seen: Committed) -> bool:
         """A znode stays as it is, unless the last commit got no answer, or its answer was not noted."""
-        written, _ = self._written.get(tp, (-1, 0))
-        return tp in self._unanswered or written > (-1 if seen.version is None else seen.version)
+        return self._own.may_have_changed(tp, seen)
 
     def _guard(self, consumer_id: str | None) -> list[CheckOp]:
         return [] if consumer_id is None else [CheckOp(ConsumerIdPath(self._group, consumer_id).path)]
@@ -200,19 +193,18 @@ class ZooKeeperOffsetStore:
             }
             written = {tp: commit for tp, commit in todo.items() if tp not in stands}
             ops += [self._write_op(tp, commit, stands=tp in stands) for tp, commit in todo.items()]
-            fresh = self._note_unanswered(written, session_id)
+            fresh = self._own.begin(written, session_id)
             try:
                 zxid = self._store.multi(ops, session_id=session_id)
                 result.committed.update(stands)
                 for tp, commit in written.items():
-                    version = _version_after(commit)
-                    self._written[tp] = version, zxid
+                    version = version_after(commit)
+                    self._own.note(tp, version, zxid)
                     result.committed[tp] = Committed(commit.offset, version, commit.seen.topic, transaction=zxid)
-                    self._unanswered.pop(tp, None)
                 for tp in todo:
                     self._refused.pop(tp, None)
             except MultiFailedError as error:
-                self._forget_unanswered(fresh)
+                self._own.take_back(fresh)
                 self._check_registered(error, guard)
                 cause, in_fence = error.cause, error.index < first_write
                 if not in_fence:
@@ -241,33 +233,6 @@ class ZooKeeperOffsetStore:
         result.failure = OffsetError(
             f"group {self._group}: {len(todo)} offsets change faster than they can be committed"
         )
-
-    def _note_unanswered(
-        self, todo: Mapping[TopicPartition, Commit], session_id: int | None
-    ) -> list[tuple[TopicPartition, tuple[int, int]]]:
-        """Note what a request is about to write, so that a later read does not take it for another client's commit.
-
-        Before the request: the thread may be interrupted at any moment after it. Returns: what was not noted before.
-        """
-        if session_id is not None and session_id != self._session_id:
-            # ZooKeeper carries out nothing of an ended session, and a member reads its offsets in the new one
-            self._unanswered.clear()
-            self._session_id = session_id
-        fresh: list[tuple[TopicPartition, tuple[int, int]]] = []
-        for tp, commit in todo.items():
-            written = commit.offset, _version_after(commit)
-            noted = self._unanswered.setdefault(tp, set())
-            if written not in noted:
-                noted.add(written)
-                fresh.append((tp, written))
-        return fresh
-
-    def _forget_unanswered(self, writes: Sequence[tuple[TopicPartition, tuple[int, int]]]) -> None:
-        """Undo _note_unanswered: ZooKeeper has answered that it wrote none of these."""
-        for tp, written in writes:
-            self._unanswered[tp].discard(written)
-            if not self._unanswered[tp]:
-                del self._unanswered[tp]
 
     def _checks(self, partitions: Iterable[TopicPartition]) -> list[CheckOp]:
         return [self._znodes[tp][1] for tp in partitions]
@@ -319,9 +284,8 @@ class ZooKeeperOffsetStore:
                 result.foreign[tp] = now
             elif now.offset == todo[tp].offset:
                 # our own write, whose reply was lost
-                self._written[tp] = -1 if now.version is None else now.version, now.transaction
+                self._own.note(tp, -1 if now.version is None else now.version, now.transaction)
                 result.committed[tp] = now
-                self._unanswered.pop(tp, None)
             else:
                 # our own too, of an earlier commit: this one goes on top of it
                 todo[tp] = Commit(todo[tp].offset, now)
@@ -330,8 +294,7 @@ class ZooKeeperOffsetStore:
 
     def wrote(self, tp: TopicPartition, stored: Committed) -> bool:
         """As OffsetStore; compares the transaction, or offset and version if no reply named it."""
-        is_unanswered = (stored.offset, stored.version) in self._unanswered.get(tp, ())
-        return is_unanswered or (stored.version, stored.transaction) == self._written.get(tp)
+        return self._own.holds(tp, stored)
 
     def _write_op(self, tp: TopicPartition, commit: Commit, *, stands: bool) -> Op:
         data = encode_offset(commit.offset)
@@ -388,11 +351,6 @@ class _Znodes(dict[TopicPartition, tuple[str, CheckOp]]):
     def __missing__(self, tp: TopicPartition) -> tuple[str, CheckOp]:
         found = self[tp] = OffsetPath(self._group, *tp).path, CheckOp(OwnerPath(self._group, *tp).path)
         return found
-
-
-def _version_after(commit: Commit) -> int:
-    """Return the version of the znode that this commit writes."""
-    return 0 if commit.seen.version is None else commit.seen.version + 1
 
 
 def _committed(path: str, znode: Znode | NotPermittedError | None, topic: TopicOrigin | None) -> Committed:

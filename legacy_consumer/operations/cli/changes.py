@@ -127,8 +127,7 @@ def carry_out(store: ZkStore, plans: Sequence[OffsetPlan], safety: Safety, outpu
             print_json(
                 {
                     "executed": safety.execute,
-                    # with --live each group has its own
-                    "backup": files.pop() if len(files := {*done.backups.values()}) == 1 else None,
+                    "backup": _only_one({*done.backups.values()}),
                     "groups": [
                         {
                             "group": plan.group,
@@ -229,6 +228,10 @@ def _back_up(store: ZkStore, done: _Done, folder: Path, name: str, plans: Sequen
     marks = {topic: mark for plan in plans for topic, mark in plan.marks.items()}
     done.backup = back_up(store, folder, name, {plan.group: plan.backup for plan in plans}, unreadable, marks)
     done.backups.update(dict.fromkeys(done.backup.groups, str(done.backup.file)))
+
+
+def _only_one(files: Collection[str]) -> str | None:
+    return next(iter(files)) if len(files) == 1 else None
 
 
 def _show(plans: Sequence[OffsetPlan]) -> None:
