@@ -196,8 +196,8 @@ def _fragile(found: GroupDescription, used: Sequence[PartitionLag]) -> Iterator[
             Severity.WARNING,
             "older_than_its_topic",
             found.group,
-            f"group {found.group}: committed offsets are older than their topics, as after a copy of ZooKeeper; as soon "
-            f"as any topic is deleted, they count as offsets of earlier topics: {some(shown)}",
+            f"group {found.group}: committed offsets are older than their topics, as after a copy of ZooKeeper; as "
+            f"soon as any topic is deleted, they count as offsets of earlier topics: {some(shown)}",
             "write them once more, as they are; running members of legacy-consumer do so with their next commit",
             _reset(found, rows, "--shift-by=0"),
         )
