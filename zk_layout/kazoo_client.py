@@ -40,7 +40,8 @@ from zk_layout.multi_read import MULTI_READ, ReadKind, encode_multi_read
 from zk_layout.multi_write import MULTI_WRITE, NOTHING
 from zk_layout.running_threads import OwnThread
 from zk_layout.sockets import open_socket
-from zk_layout.store import Watcher, WatchEvent, WatchKind
+from zk_layout.store import WatchEvent, WatchKind
+from zk_layout.weak_watchers import HeldWatcher, watcher_of
 
 logger = logging.getLogger(__name__)
 
@@ -235,13 +236,14 @@ class Watch:
 
     kind: str
     path: str
-    watcher: Watcher
+    watcher: HeldWatcher
     stopping: threading.Event = field(compare=False)
 
     def __call__(self, event: WatchedEvent) -> None:
         """The watch fired."""
-        if not self.stopping.is_set():
-            self.watcher(WatchEvent(_WATCH_KINDS[event.type], self.path))
+        watcher = watcher_of(self.watcher)
+        if watcher is not None and not self.stopping.is_set():
+            watcher(WatchEvent(_WATCH_KINDS[event.type], self.path))
 
 
 _WATCH_KINDS = {
