@@ -1,7 +1,7 @@
 """kazoo's client, connection and handler, extended where kazoo's public API cannot do what KazooStore promises.
 
-kazoo is used by its public face, but for these private names. The requirement in pyproject.toml has an upper bound
-because of them, and the contract suite runs on the oldest and the newest kazoo that it allows.
+kazoo is used by its public face, but for the names below. The requirement in pyproject.toml has an upper bound because
+of them, and the contract suite runs on the oldest and the newest kazoo that it allows. These are private:
 
     _authenticate_with_sasl  an error of pure-sasl would end kazoo's thread without a report
     _call                    takes requests that kazoo lacks; and kazoo's own version swallows Ctrl-C
@@ -11,6 +11,19 @@ because of them, and the contract suite runs on the oldest and the newest kazoo 
     _queue                   where _call puts a request
     _read_header             shows which request was answered, heartbeats included: the lease of a session
     _submit                  shows when that request was sent
+
+These have no underscore, and a new release may change them all the same. The first five are overridden here, and kazoo
+calls them; its connection holds the other two:
+
+    create_connection        a silent host must not use up the session's whole timeout; and the socket can be cut
+    create_socket_pair       its pipe is made larger, and _call writes the waking byte into it
+    dispatch_callback        calls on the connection's thread, in the order of the server's messages
+    select                   sees bytes that TLS has decrypted, and makes no epoll object for each wait
+    spawn                    kazoo's threads become threads that the library knows as its own
+    retry_sleeper            handed from kazoo's connection to StoreConnection, with the logger
+    sasl_options             the same
+
+A request that kazoo lacks is an object with `type`, `serialize` and `deserialize`, as kazoo's own requests are.
 """
 
 # ruff: noqa: SLF001 - the private names are those of the table above, which a test compares with this code
