@@ -245,7 +245,8 @@ def _cause(story: Story, earlier: Delivery, delivery: Delivery, offset: int) -> 
             move.partition == life.partition
             and move.began < delivery.at
             and move.offset <= offset
-            and earlier.asked < move.ended
+            # a seek holds when it returns; of what an operator writes a member learns by its next commit
+            and (before.began if move.who == OPERATOR else earlier.asked) < move.ended
         ):
             return "operator" if move.who == OPERATOR else "seek"
     if JVM in (before.kind, life.kind) or _is_moved_by_jvm(story, life, offset, since):

@@ -129,6 +129,14 @@ def test_jump_to_an_offset_that_somebody_else_wrote_is_in_order():
     assert figures["backwards"]["by_operator"] == 1
 
 
+def test_what_was_handed_out_before_a_member_learnt_of_an_operators_offset_may_come_again():
+    told = first_half().note(2.6, "runner", "operator", partition=0, offset=2, version=1, before=5)
+    told.takes(2.7, "p1", 5, 6).commits(2.8, "p1", 7, 0, foreign={"0": [2, 1]}).gives_up(3.0, "p1")
+    figures = second_half(told, start=2, version=1).judged()
+    assert figures["violations"] == []
+    assert figures["duplicates_by_cause"] == {"operator": 5}
+
+
 @pytest.mark.parametrize("is_followed", [True, False])
 def test_jump_to_an_offset_that_a_member_followed_is_in_order(is_followed):
     told = first_half()
