@@ -59,7 +59,8 @@ class Notes(HistoryFile):
 
 
 @pytest.fixture(autouse=True)
-def handlers():
+def handlers(monkeypatch):
+    monkeypatch.setattr("tests.chaos.user.STRUCK_WAITING", 1.0)
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     yield
     for number, handler in before.items():
@@ -113,3 +114,10 @@ def test_a_message_that_was_handed_out_as_an_interrupt_struck_is_written_down(tm
 def test_a_thread_that_dies_leaves_the_stream_to_another(tmp_path):
     seen = consumed(tmp_path, "delivered", 3, on="thread", prepare=lambda user: user.die())
     assert (seen.count("died"), seen.count("delivered")) == (1, 3)
+
+
+def test_interrupts_strike_as_often_as_is_asked_for(tmp_path):
+    def prepare(user):
+        threading.Thread(target=user.interrupt, args=(3,)).start()
+
+    assert consumed(tmp_path, "interrupted", 3, prepare=prepare).count("interrupted") == 3

@@ -23,8 +23,13 @@ BATCH_WAIT_S = 0.5
 BATCH_MESSAGES = 50
 WORK_S = 0.001
 """The time that a user spends on a message: so a burst of messages is in hands and buffers for a while."""
-INTERRUPTED_S = 0.2
-"""The longest time between two interrupts."""
+SIGNALS_S = 0.004
+"""The longest time between two signals to interrupt."""
+INTERRUPTED_S = 3.0
+"""The longest time for all interrupts that are asked for."""
+WAITS = ("wait", "consume")
+STRUCK_WAITING = 0.01
+"""The part of the signals that interrupt a thread that waits, as it does most of the time."""
 SUCCESSOR_S = 0.5
 """The longest time between the death of a thread and its successor."""
 AGAIN_S = 0.001
@@ -72,6 +77,7 @@ class User:
         self._asked = self._committed = time.monotonic()
         self._is_open = False
         """Whether an interrupt would be caught."""
+        self._interrupts = 0
         self._is_to_die = False
         self._is_over = False
 
@@ -174,8 +180,9 @@ class User:
     def _interrupted(self, signum, frame):
         if _is_writing(frame):
             _send_again(signum)
-        elif self._is_open:
+        elif self._is_open and (frame.f_code.co_name not in WAITS or random.random() < STRUCK_WAITING):
             self._is_open = False
+            self._interrupts += 1
             error = random.choice(INTERRUPTS)
             where = f"{Path(frame.f_code.co_filename).name} {frame.f_code.co_name}"
             self._history.write("interrupted", error=error.__name__, where=where)
@@ -212,8 +219,9 @@ class User:
         self._is_to_die = True
 
     def interrupt(self, times):
-        for _ in range(int(times)):
-            self._never.wait(random.uniform(0, INTERRUPTED_S))
+        enough, late = self._interrupts + times, time.monotonic() + INTERRUPTED_S
+        while self._interrupts < enough and time.monotonic() < late:
+            self._never.wait(random.uniform(0, SIGNALS_S))
             os.kill(os.getpid(), signal.SIGINT)
 
     def pause(self, seconds):
