@@ -12,6 +12,8 @@ import time
 from tests.chaos.world import GROUP, ROOT, TOPIC
 
 COMMAND_S = 120.0
+KEPT = 10_000
+"""Characters of what a command says."""
 _numbers = itertools.count(1)
 
 
@@ -31,7 +33,7 @@ def command(world, *words):
     except subprocess.TimeoutExpired:
         code, said = None, f"it did not end within {COMMAND_S:g} s"
     else:
-        code, said = done.returncode, done.stderr[-2000:]
+        code, said = done.returncode, (done.stdout + done.stderr)[-KEPT:]
     world.history.write("command", command=" ".join(words[:2]), began=began, code=code, said=said)
     return code
 

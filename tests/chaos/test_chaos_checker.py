@@ -4,12 +4,16 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
+from legacy_consumer.member.resets import request_path
 from rebalance.assignors.seam import Cluster, MemberAssignment, Subscription
 from tests.chaos.checker import Rules, check
 from tests.chaos.history import Event, HistoryFile, Tail, load_history, runs_of
 from tests.chaos.producing import number_of, value_of
+from tests.chaos.stranger import clear_up
 from tests.chaos.telling import Telling
 from tests.chaos.timeline import draw
+from zk_layout.memory_store import MemoryStore, MemoryZooKeeper
+from zk_layout.paths import ConsumerIdPath, ConsumerIdsPath
 
 RULES = Rules(audit_s=1.0, session_timeout_s=3.0, settle_s=20.0)
 
@@ -634,6 +638,18 @@ def test_a_message_holds_its_number_only_if_every_byte_is_as_it_was_produced():
     spoilt = [whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :] for at in range(len(whole))]
     assert {number_of(value) for value in spoilt} <= {None, *(int(value[:20]) for value in spoilt[:20])}
     assert [number_of(value) for value in (*spoilt[20:], whole[:-1], b"", b"-" + whole[1:])] == [None] * 83
+
+
+@pytest.mark.parametrize("is_ephemeral", [True, False])
+def test_an_operator_clears_up_what_a_stranger_left_and_no_reset_that_is_under_way(is_ephemeral):
+    store = MemoryStore(MemoryZooKeeper())
+    store.start()
+    for path, ephemeral in ((request_path("g"), is_ephemeral), (ConsumerIdPath("g", "stranger-1").path, False)):
+        store.create(path, b"", ephemeral=ephemeral, make_parents=True)
+    store.create(ConsumerIdPath("g", "p1").path, b"", ephemeral=True)
+    clear_up(store, "g")
+    assert store.get_children(ConsumerIdsPath("g").path) == ("p1",)
+    assert (store.exists(request_path("g")) is not None) == is_ephemeral
 
 
 # What the history is made of.

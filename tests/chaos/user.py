@@ -28,7 +28,7 @@ SIGNALS_S = 0.004
 INTERRUPTED_S = 3.0
 """The longest time for all interrupts that are asked for."""
 WAITS = ("wait", "consume")
-STRUCK_WAITING = 0.01
+STRUCK_WAITING = 0.001
 """The part of the signals that interrupt a thread that waits, as it does most of the time."""
 SUCCESSOR_S = 0.5
 """The longest time between the death of a thread and its successor."""
