@@ -388,10 +388,10 @@ SHORT = (
     ("no quorum",),
     ("more partitions", "Python member frozen"),
     ("power cut", "stranger writes"),
-    ("user interrupts", "operator resets live"),
-    ("user's thread dies", "ZooKeeper blinks"),
-    ("user pauses", "member gets SIGTERM"),
-    ("user seeks back", "operator looks"),
+    ("user's thread dies", "operator resets live"),
+    ("user pauses", "operator looks"),
+    ("user seeks back",),
+    ("member gets SIGTERM", "ZooKeeper blinks"),
 )
 """The fixed faults of the short run; the seed decides which member or server each one strikes."""
 
