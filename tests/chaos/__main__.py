@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 
 from tests.chaos.running import judge, run_chaos, write_results
-from tests.chaos.world import FETCHERS
+from tests.chaos.world import FETCHERS, KAFKA
 
 EPILOG = """example: python -m tests.chaos --seed 7 --minutes 10 --json chaos.json --svg chaos.svg
 
@@ -43,6 +43,7 @@ def main() -> int:
         action=argparse.BooleanOptionalAction,
         help="a group that a member leads, without JVM members (default: drawn from the seed)",
     )
+    parser.add_argument("--kafka", choices=KAFKA, help="the brokers' version (default: drawn from the seed)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there")
     parser.add_argument("--svg", type=Path, metavar="FILE", help="draw who owned which partition when")
     parser.add_argument("--history", type=Path, metavar="FOLDER", help="keep the history and the members' logs there")
@@ -65,7 +66,7 @@ def main() -> int:
 
 
 def _run(given: argparse.Namespace, folder: Path) -> dict:
-    return run_chaos(folder, given.seed, given.minutes, say, given.fetcher, given.transactions, given.led)
+    return run_chaos(folder, given.seed, given.minutes, say, given.fetcher, given.transactions, given.led, given.kafka)
 
 
 def say(line: str) -> None:

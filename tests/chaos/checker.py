@@ -5,13 +5,18 @@ ZooKeeper showed; nothing of it comes from inside a member.
 
 lost            every acknowledged message is handed out at least once. Behind an operator's reset forward the range
                 from the offset that stood to the one that was written may be left out, and nothing else.
+not moved       what a user seeks comes next, and comes again: the first message that the member is asked for after the
+                call is the one sought. What an operator moves back with `offsets reset --live` comes again, if the
+                command says that it is done.
+paused          a member hands out nothing of a partition that its user has paused, until it is resumed.
 wrong           what a member hands out at an offset is, byte for byte, what was acknowledged there.
 aborted         a member that reads committed messages hands out nothing of a transaction that was aborted.
 order           a life begins at the offset that was committed when it began, and goes on without gap or repetition,
-                but for a jump to an offset that somebody else wrote meanwhile. An offset where nothing was acknowledged
-                is no gap: there stands the end of a transaction, or what was aborted.
+                but for a jump to an offset that somebody else wrote meanwhile, or that its user sought. An offset where
+                nothing was acknowledged is no gap: there stands the end of a transaction, or what was aborted.
 again           what a member gave up in order is not handed out again. After a forced hand-over (a kill, a session's
-                end, a theft, a freeze) only what was not committed is.
+                end, a theft, a freeze) only what was not committed is. What the user's code had in hand when it called
+                shutdown() may come again: a signal handler may have called it.
 two owners      no member hands out a message of a partition after another member's life of it has begun. A member that
                 a JVM member or a stranger robbed of its owner znode may until its next audit; members of the JVM are
                 only counted.
@@ -22,9 +27,10 @@ after thaw      a Python member that was stopped for longer than its session han
 zombie commit   no commit succeeds after another member has claimed and read the offset.
 committed ahead no commit passes what its member handed out.
 backwards       no commit of a Python member lies below the offset that stood, unless an operator or a member of the
-                JVM wrote that.
+                JVM wrote that, or its user sought that.
 not settled     after each fault every partition flows again in time.
-broken          no member's process ends with an error, nor a stream.
+broken          no member's process ends with an error, nor a stream. A command ends in time, with the code 0 or 1, and
+                without a traceback.
 left behind     when all have left there are no owner znodes, and what was handed out last is committed.
 """
 
@@ -37,7 +43,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from tests.chaos.history import Event
-from tests.chaos.lives import JVM, OPERATOR, PYTHON, UNSEEN, CommitTry, Delivery, Life, Story
+from tests.chaos.lives import JVM, OPERATOR, PYTHON, UNSEEN, CommitTry, Delivery, Life, Move, Story, Write
 from tests.chaos.settling import Flow
 
 
@@ -61,6 +67,8 @@ def check(events: Iterable[Event], rules: Rules) -> dict:
         **_check_lost(story, found),
         **_check_contents(story, found),
         **_check_order(story, found),
+        **_check_moved(story, found),
+        **_check_paused(story, found),
         **_check_repeated(story, found),
         **_check_owners(story, rules, found),
         **_check_zombie_commits(story, found),
@@ -68,6 +76,10 @@ def check(events: Iterable[Event], rules: Rules) -> dict:
         **_check_backwards(story, found),
         **_check_settled(story, rules, found),
         "fetchers": sorted(story.fetchers),
+        "interrupts": story.interrupts,
+        "threads_died": story.deaths,
+        "told_to_end": len(story.told_to_end),
+        "commands": _check_commands(story, found),
         "sessions_expired": story.expired,
         "degraded": story.degraded,
         "streams_failed": story.failed,
@@ -85,7 +97,8 @@ def _check_lost(story: Story, found: list[str]) -> dict:
     skipped = lost = 0
     for partition, acked in sorted(story.acked.items()):
         missing = sorted(acked.keys() - handed_out[partition])
-        allowed = [range(reset["before"], reset["offset"]) for reset in story.resets if reset["partition"] == partition]
+        moves = [move for move in story.moves if move.who == OPERATOR and move.partition == partition]
+        allowed = [range(move.before, move.offset) for move in moves]
         gone = [offset for offset in missing if not any(offset in skip for skip in allowed)]
         skipped += len(missing) - len(gone)
         lost += len(gone)
@@ -125,27 +138,80 @@ def _check_order(story: Story, found: list[str]) -> dict:
     for delivery in story.deliveries:
         if delivery.life is None and story.kinds.get(delivery.who) == PYTHON:
             found.append(f"order: {_told(delivery)} and was never assigned it")
+    handed_out = _deliveries_by_life(story)
     for partition, lives in story.lives.items():
         for life in lives:
             if life.kind == PYTHON:
-                _check_order_in(life, story.acked[partition], found)
+                _check_order_in(life, handed_out[id(life)], story.acked[partition], found)
     return {}
 
 
-def _check_order_in(life: Life, acked: Collection[int], found: list[str]) -> None:
+def _deliveries_by_life(story: Story) -> Mapping[int, list[Delivery]]:
+    by_life: dict[int, list[Delivery]] = defaultdict(list)
+    for delivery in story.deliveries:
+        by_life[id(delivery.life)].append(delivery)
+    return by_life
+
+
+def _check_order_in(life: Life, deliveries: Iterable[Delivery], acked: Collection[int], found: list[str]) -> None:
     expected = life.start or 0
-    for at, first, last in life.runs:
-        if not any(_follows(first, before, acked) for before in (expected, *life.foreign)):
-            what = "begins" if expected == (life.start or 0) and at == life.runs[0][0] else "goes on"
+    sought = list(life.sought)
+    what = "begins"
+    for delivery in deliveries:
+        first, rule = delivery.first, "order"
+        while sought and sought[0].ended < delivery.asked:
+            expected, rule = sought.pop(0).offset, "not moved"
+        # a seek beside the call: it may have come first
+        beside = [move for move in sought if move.began < delivery.at and _follows(first, move.offset, acked)]
+        if beside:
+            del sought[: sought.index(beside[0]) + 1]
+        elif not any(_follows(first, before, acked) for before in (expected, *life.foreign)):
             found.append(
-                f"order: {life.who}'s life of {life.partition} from {life.began:.3f} {what} at {first}, "
-                f"not at {expected}, at {at:.3f}"
+                f"{rule}: {life.who}'s life of {life.partition} from {life.began:.3f} {what} at {first}, "
+                f"not at {expected}, at {delivery.at:.3f}"
             )
-        expected = last + 1
+        expected, what = delivery.last + 1, "goes on"
 
 
 def _follows(first: int, expected: int, acked: Collection[int]) -> bool:
     return first >= expected and not any(offset in acked for offset in range(expected, first))
+
+
+def _check_moved(story: Story, found: list[str]) -> dict:
+    for move in story.moves:
+        if not move.sure or _is_moved_again(story, move):
+            continue
+        again = min((x for x in story.acked[move.partition] if move.offset <= x < move.before), default=None)
+        if again is not None and not any(
+            delivery.partition == move.partition and delivery.first <= again <= delivery.last
+            for delivery in story.deliveries
+            if delivery.at > move.began
+        ):
+            found.append(f"not moved: a reset of {move.partition} to {move.offset} at {move.began:.3f}; nobody follows")
+    return {"moves": dict(Counter("operator" if move.who == OPERATOR else "user" for move in story.moves))}
+
+
+def _is_moved_again(story: Story, move: Move) -> bool:
+    """Return whether somebody else moved it at the same time, or later."""
+    return any(
+        other is not move and other.partition == move.partition and other.ended > move.began for other in story.moves
+    )
+
+
+def _check_paused(story: Story, found: list[str]) -> dict:
+    by_life = _deliveries_by_life(story)
+    for pause in story.pauses:
+        for delivery in by_life[id(pause.life)]:
+            if delivery.asked > pause.since and delivery.at < pause.until:
+                found.append(f"paused: {_told(delivery)}, paused since {pause.since:.3f}")
+    return {"pauses": len(story.pauses)}
+
+
+def _check_commands(story: Story, found: list[str]) -> dict:
+    for event in story.commands:
+        if event["code"] not in (0, 1) or "Traceback" in event["said"]:
+            found.append(f"broken: {event['command']} ended with code {event['code']}: {event['said']}")
+    return dict(sorted(Counter(f"{event['command']}: {event['code']}" for event in story.commands).items()))
 
 
 def _check_repeated(story: Story, found: list[str]) -> dict:
@@ -174,9 +240,15 @@ def _cause(story: Story, earlier: Delivery, delivery: Delivery, offset: int) -> 
     if life is None or before is None:
         return "JVM member" if JVM in (story.kinds[earlier.who], story.kinds[delivery.who]) else "never assigned"
     since = before.began
-    if any(r["partition"] == life.partition and since < r.at < delivery.at and r["offset"] <= offset
-           for r in story.resets):  # fmt: skip
-        return "operator"
+    for move in story.moves:
+        if (
+            move.partition == life.partition
+            and move.began < delivery.at
+            and move.offset <= offset
+            # a seek holds when it returns; of what an operator writes a member learns by its next commit
+            and (before.began if move.who == OPERATOR else earlier.asked) < move.ended
+        ):
+            return "operator" if move.who == OPERATOR else "seek"
     if JVM in (before.kind, life.kind) or _is_moved_by_jvm(story, life, offset, since):
         return "JVM member"
     if before is life:
@@ -190,11 +262,21 @@ def _cause(story: Story, earlier: Delivery, delivery: Delivery, offset: int) -> 
     if before.how == "dropped":
         return "session lost" if before.session_ended else "stolen"
     if before.how in ("released", "left"):
+        if _was_in_hand_at_shutdown(story, earlier):
+            return "in hand at shutdown"
         if story.is_robbed(before):
             return "stolen"
         # an orderly release is over before the next member claims: this one left after its session had ended
         return "session lost" if before.session_ended or life.began < before.ended else "again"
     return "two owners"
+
+
+def _was_in_hand_at_shutdown(story: Story, delivery: Delivery) -> bool:
+    """Return whether a signal handler called shutdown() on the consuming thread, with these as the last in its hand."""
+    told = story.told_to_end.get(delivery.who)
+    if told is None or told["call"] != "shutdown" or told["on"] != "main":
+        return False
+    return delivery.asked == max(other.asked for other in story.deliveries if other.who == delivery.who)
 
 
 def _is_moved_by_jvm(story: Story, life: Life, offset: int, since: float) -> bool:
@@ -310,15 +392,18 @@ def _is_earlier_of(commit: CommitTry, life: Life) -> bool:
 
 
 def _check_backwards(story: Story, found: list[str]) -> dict:
-    by_jvm = by_operator = 0
+    by_jvm = by_operator = by_seek = 0
     for partition, writes in sorted(story.writes.items()):
         before = None
         for version in sorted(writes):
             write = writes[version]
             if before is not None and write.offset < before.offset:
                 unseen = UNSEEN in (write.who, before.who) or version > before.version + 1
-                if OPERATOR in (write.who, before.who):
+                mover = _mover_between(story, partition, before, write)
+                if OPERATOR in (write.who, before.who, mover):
                     by_operator += 1
+                elif mover is not None:
+                    by_seek += 1
                 elif unseen and story.has_jvm:
                     by_jvm += 1
                 else:
@@ -327,7 +412,22 @@ def _check_backwards(story: Story, found: list[str]) -> dict:
                         f"{before.offset} at {write.at:.3f}"
                     )
             before = write
-    return {"backwards": {"by_operator": by_operator, "with_jvm": by_jvm}}
+    return {"backwards": {"by_operator": by_operator, "by_seek": by_seek, "with_jvm": by_jvm}}
+
+
+def _mover_between(story: Story, partition: int, before: Write, write: Write) -> str | None:
+    """Who moved the partition to this offset, or further back, since the commit before was on its way."""
+    return next(
+        (
+            move.who
+            for move in story.moves
+            if move.partition == partition
+            and move.offset <= write.offset
+            and move.began < write.at
+            and before.began <= move.ended
+        ),
+        None,
+    )
 
 
 def _check_settled(story: Story, rules: Rules, found: list[str]) -> dict:

@@ -14,6 +14,7 @@ from functools import partial
 from random import Random
 
 from legacy_consumer.sandbox.servers.waiting import wait_for
+from tests.chaos.operating import command, reset_live
 from tests.chaos.stranger import Stranger, clear_up
 from tests.chaos.world import GROUP, SESSION_TIMEOUT_S, TOPIC, World, patiently
 from tests.support.jvm_member import between_looks
@@ -30,6 +31,10 @@ BLINK_S = 1.2
 OPERATOR_WAITS_S = 3.0
 STRANGER_DEEDS = 25
 STRANGER_PAUSE_S = 0.15
+INTERRUPTS = 20
+PAUSE_S = 2.5
+BACK = (10, 40, 150)
+"""By how many messages operators and users go back."""
 SKIPPED = 20
 """Messages of a partition without a consumer, for an operator to skip."""
 
@@ -96,6 +101,27 @@ def member_leave(world, random, strike):
     world.leave(member)
     world.await_left(member)
     return lambda: join(world, member)
+
+
+def member_terminate(world, random, strike):
+    """SIGTERM: the handler ends the streams, or shuts the member down, on the thread that consumes or on another."""
+    member = random.choice(world.awake("python"))
+    strike(member.name)
+    del world.members[member.name]
+    member.process.terminate()
+    world.await_left(member)
+    return lambda: join(world, member)
+
+
+def user_does(world, random, strike, what, on=None):
+    """A member's user does something to it: see user.py. on: where that member consumes."""
+    member = random.choice([member for member in world.awake("python") if on in (None, member.on)])
+    strike(member.name)
+    world.have_done(member, what)
+
+
+def user_seeks(world, random, strike):
+    user_does(world, random, strike, f"seek {random.choice(BACK)}")
 
 
 def member_freeze(world, random, strike, kind=None):
@@ -220,7 +246,7 @@ def brokers_slow(world, random, strike):
 def operator_rewinds(world, random, strike):
     """An operator puts an offset back while somebody consumes the partition."""
     partition = random.choice(sorted(world.own_by_now()) or [0])
-    back = random.choice([40, 150])
+    back = random.choice(BACK)
     _write_offset(world, strike, partition, lambda before: max(0, before - back))
 
 
@@ -284,6 +310,26 @@ def _write_offset(world, strike, partition, target):
     strike(f"{TOPIC}/{partition} {before} -> {offset}")
 
 
+def operator_resets_live(world, random, strike):
+    """Move some partitions of Python members with the command: back, or to the log's end."""
+    ours = sorted(world.own_by_now("python") & world.observer.offsets.keys())
+    targets = {}
+    for partition in random.sample(ours, random.randint(1, len(ours))):
+        committed, _ = world.observer.offsets[partition]
+        back = max(0, committed - random.choice(BACK))
+        targets[partition] = random.choice((back, back, max(back, world.producer.log_end(partition))))
+    strike(" ".join(f"{partition} -> {offset}" for partition, offset in targets.items()))
+    reset_live(world, targets)
+
+
+def operator_looks(world, random, strike):
+    """The commands that only look."""
+    strike("everything")
+    command(world, "groups", "describe", GROUP)
+    command(world, "groups", "verify", GROUP)
+    command(world, "doctor")
+
+
 def stranger_writes(world, random, strike):
     """Somebody writes and deletes what the ACLs leave open, and goes; then an operator clears up."""
     jvm = any(member.kind == "jvm" for member in world.members.values())
@@ -306,6 +352,7 @@ FAULTS = {
         Fault("member kill -9", "member", member_kill, 2),
         Fault("leader of the group kill -9", "member", group_leader_kill, 4),
         Fault("member leaves", "member", member_leave),
+        Fault("member gets SIGTERM", "member", member_terminate, 2),
         Fault("Python member frozen", "member", partial(member_freeze, kind="python"), 3),
         Fault("JVM member frozen", "member", partial(member_freeze, kind="jvm")),
         Fault("ZooKeeper leader kill", "zookeeper", zookeeper_leader_kill, 2),
@@ -323,6 +370,12 @@ FAULTS = {
         Fault("brokers slow", "proxy", brokers_slow),
         Fault("operator rewinds", "offsets", operator_rewinds),
         Fault("operator skips", "offsets", operator_skips),
+        Fault("operator resets live", "offsets", operator_resets_live, 2),
+        Fault("operator looks", "looks", operator_looks),
+        Fault("user's thread dies", "user", partial(user_does, what="die", on="thread"), 2),
+        Fault("user interrupts", "user", partial(user_does, what=f"interrupt {INTERRUPTS}", on="main"), 2),
+        Fault("user pauses", "user", partial(user_does, what=f"pause {PAUSE_S}")),
+        Fault("user seeks back", "user", user_seeks, 2),
         Fault("stranger writes", "stranger", stranger_writes, 2),
     )
 }
@@ -335,6 +388,10 @@ SHORT = (
     ("no quorum",),
     ("more partitions", "Python member frozen"),
     ("power cut", "stranger writes"),
+    ("user's thread dies", "operator resets live"),
+    ("user pauses", "operator looks"),
+    ("user seeks back",),
+    ("member gets SIGTERM", "ZooKeeper blinks"),
 )
 """The fixed faults of the short run; the seed decides which member or server each one strikes."""
 

@@ -17,14 +17,25 @@ for appending: what a process wrote before it was killed is there.
                                   last look at the lease before them began
               commit              began, session, offsets {partition: [offset, version seen]}, committed {partition:
                                   [offset, version]}, foreign {the same}, unowned [partition], error
+              sought              partition, offset, before, began: its user's seek has returned
+              paused              partition, began: its user's pause has returned
+              resumed             partition: its user is about to resume it
+              interrupted         error, where: an exception strikes the consuming thread; its user goes on
+              died                its consuming thread; another one takes its place
+              told to end         call, on: a signal handler is about to make that call; where the member consumes
+              refused             command, error: what its user could not do
               failed, closed
     JVM       joined, delivered   noted by whoever reads its output
-    runner    member              name, kind; fetcher, how and isolation of a Python member: it is started
+    runner    began               seed, conflict, kafka
+              member              name, kind; fetcher, how, on and isolation of a Python member: it is started
               killed, frozen, thawed          name
               ended               name, code: it left by itself
               fault               fault, target, phase: begin or end, number
               flows               all partitions do, after the faults before
               operator            partition, offset, version, before
+              command             command, began, code, said: an operator's command has ended
+              reset               partition, offset, before, began, sure: `offsets reset --live` has written it, or
+                                  perhaps if not sure
               robbed              partition, began: a stranger deleted its owner znode, or tried to, since then
               id, owner, offset   what ZooKeeper showed, whenever it changed
               acked, aborted      partition, offset, seq; of a transaction when it is committed, or aborted

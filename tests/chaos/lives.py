@@ -10,7 +10,7 @@ import math
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tests.chaos.history import Event
 
@@ -35,6 +35,7 @@ class Life:
     session_ended: bool = False
     runs: list[tuple[float, int, int]] = field(default_factory=list)
     foreign: set[int] = field(default_factory=set)
+    sought: list[Move] = field(default_factory=list)
 
     @property
     def consumed(self) -> int:
@@ -83,9 +84,36 @@ class Write:
     offset: int
     who: str
     at: float
+    began: float
 
 
 OPERATOR, UNSEEN = "the operator", "unseen"
+
+
+@dataclass(frozen=True)
+class Move:
+    """A user's seek, or an operator's reset, from `before` to an offset.
+
+    who: the member whose user it was, or OPERATOR. ended: when the call had returned, or the command. sure: the command
+    said that it is done; if not, it may be.
+    """
+
+    who: str
+    partition: int
+    before: int
+    offset: int
+    began: float
+    ended: float
+    sure: bool = False
+
+
+@dataclass(frozen=True)
+class Pause:
+    """What a user paused of a life. since: when the call had returned; until: when the user called for the end."""
+
+    life: Life
+    since: float
+    until: float = math.inf
 
 
 @dataclass(frozen=True)
@@ -94,6 +122,11 @@ class FaultSpan:
     target: str
     began: float
     ended: float
+
+
+def _move_of(event: Event, who: str, *, sure: bool = False) -> Move:
+    began = event.details.get("began", event.at)
+    return Move(who, event["partition"], event["before"], event["offset"], began, event.at, sure)
 
 
 class Story:
@@ -111,7 +144,11 @@ class Story:
         self.aborted: dict[int, dict[int, int]] = defaultdict(dict)
         """{partition: {offset: number}}."""
         self.reads_committed: set[str] = set()
-        self.resets: list[Event] = []
+        self.moves: list[Move] = []
+        self.pauses: list[Pause] = []
+        self.deaths = self.interrupts = 0
+        self.told_to_end: dict[str, Event] = {}
+        self.commands: list[Event] = []
         self._robberies: list[Event] = []
         self.freezes: dict[str, list[tuple[float, float]]] = defaultdict(list)
         self.faults: list[FaultSpan] = []
@@ -191,6 +228,18 @@ class Story:
     def _on_thawed(self, event: Event) -> None:
         frozen, _ = self.freezes[event["name"]].pop()
         self.freezes[event["name"]].append((frozen, event.at))
+
+    def _on_died(self, event: Event) -> None:
+        self.deaths += 1
+
+    def _on_interrupted(self, event: Event) -> None:
+        self.interrupts += 1
+
+    def _on_told_to_end(self, event: Event) -> None:
+        self.told_to_end[event.who] = event
+
+    def _on_command(self, event: Event) -> None:
+        self.commands.append(event)
 
     def _on_session(self, event: Event) -> None:
         if event["kind"] == "expired":
@@ -275,7 +324,7 @@ class Story:
             version = None
             if partition in committed:
                 outcome, version = "committed", committed[partition][1]
-                self._write(partition, Write(version, offset, event.who, event.at))
+                self._write(partition, Write(version, offset, event.who, event.at, event["began"]))
             elif partition in foreign:
                 outcome = "foreign"
                 theirs, version = foreign[partition]
@@ -288,15 +337,38 @@ class Story:
             )
 
     def _on_operator(self, event: Event) -> None:
-        self.resets.append(event)
-        write = Write(event["version"], event["offset"], OPERATOR, event.at)
+        self.moves.append(_move_of(event, OPERATOR))
+        write = Write(event["version"], event["offset"], OPERATOR, event.at, event.at)
         self.writes[event["partition"]][event["version"]] = write
+
+    def _on_reset(self, event: Event) -> None:
+        self.moves.append(_move_of(event, OPERATOR, sure=event["sure"]))
+
+    def _on_sought(self, event: Event) -> None:
+        move = _move_of(event, event.who)
+        self.moves.append(move)
+        life = self._life_at(event.who, move.partition)
+        if life is not None and life.began < move.began:
+            life.sought.append(move)
+
+    def _on_paused(self, event: Event) -> None:
+        life = self._life_at(event.who, event["partition"])
+        if life is not None and life.began < event["began"]:
+            self.pauses.append(Pause(life, event.at))
+
+    def _on_resumed(self, event: Event) -> None:
+        self.pauses = [
+            replace(pause, until=event.at)
+            if (pause.life.who, pause.life.partition, pause.until) == (event.who, event["partition"], math.inf)
+            else pause
+            for pause in self.pauses
+        ]
 
     def _on_robbed(self, event: Event) -> None:
         self._robberies.append(event)
 
     def _on_offset(self, event: Event) -> None:
-        self._write(event["partition"], Write(event["version"], event["offset"], UNSEEN, event.at))
+        self._write(event["partition"], Write(event["version"], event["offset"], UNSEEN, event.at, event.at))
 
     def _write(self, partition: int, write: Write) -> None:
         known = self.writes[partition].get(write.version)

@@ -1,7 +1,8 @@
 """A member of a group, in Python, that writes down all that happens to it.
 
-Arguments: FOLDER NAME TOPIC each|batches|arrow PROPERTY=VALUE...
-It says `ready` and `closed` on standard output; `shutdown` on standard input, or the end of it, ends it.
+Arguments: FOLDER NAME TOPIC each|batches|arrow main|thread PROPERTY=VALUE...
+It says `ready` and `closed` on standard output; `shutdown` on standard input, or the end of it, ends it. Other lines
+there are what its user is to do, such as `seek 40`: see user.py.
 """
 
 from __future__ import annotations
@@ -12,19 +13,14 @@ import signal
 import sys
 import threading
 import time
+from io import FileIO
 from pathlib import Path
 
 from legacy_consumer import ConsumerConfig, ConsumerConnector, Phase
-from tests.chaos.history import HistoryFile, runs_of
-from tests.chaos.producing import number_of
+from tests.chaos.history import HistoryFile
 from tests.chaos.telling import Telling
+from tests.chaos.user import User
 from zk_layout.kazoo_store import KazooStore
-
-COMMIT_EVERY_S = 0.7
-BATCH_WAIT_S = 0.5
-BATCH_MESSAGES = 50
-WORK_S = 0.001
-"""The time that a user spends on a message: so a burst of messages is in hands and buffers for a while."""
 
 
 class RecordingOffsets:
@@ -103,74 +99,6 @@ def _pairs(offsets):
     return {tp.partition: [committed.offset, committed.version] for tp, committed in offsets.items()}
 
 
-class Looks:
-    """A stream's lease, and the last look at it that found it to hold: when that began."""
-
-    def __init__(self, holds):
-        self._holds = holds
-        self.at = float("-inf")
-
-    def __call__(self):
-        at = time.monotonic()
-        if not self._holds():
-            return False
-        self.at = at
-        return True
-
-
-def _facts(message):
-    return message.partition(), message.offset(), number_of(message.value())
-
-
-def _rows(batch):
-    columns = (batch.column(name).to_pylist() for name in ("partition", "offset", "value"))
-    return [(partition, offset, number_of(value)) for partition, offset, value in zip(*columns, strict=True)]
-
-
-def consume(stream, how, history, connector):
-    """Write down each message before the next one is asked for: what is not written down is not consumed."""
-    gated = stream._stream
-    looks = gated._may_hand_out = Looks(gated._may_hand_out)
-    asked = time.monotonic()
-    committed = asked
-    working = threading.Event()
-
-    def write(at, messages):
-        for partition, first, last, number in runs_of(messages):
-            history.write(
-                "delivered", at, partition=partition, first=first, last=last, seq=number, asked=asked, looked=looks.at
-            )
-
-    try:
-        if how == "each":
-            for message in stream:
-                write(time.monotonic(), [_facts(message)])
-                working.wait(WORK_S)
-                asked = time.monotonic()
-            return
-        taken = stream.batches if how == "batches" else stream.arrow_batches
-        facts_of = (lambda batch: map(_facts, batch)) if how == "batches" else _rows
-        for batch in taken(BATCH_MESSAGES, timeout=BATCH_WAIT_S):
-            at = time.monotonic()
-            write(at, facts_of(batch))
-            working.wait(WORK_S * len(batch))
-            if at - committed > COMMIT_EVERY_S:
-                committed = at
-                commit(connector, history)
-            asked = time.monotonic()
-    except Exception as error:
-        history.write("failed", error=f"{type(error).__name__}: {error}")
-        raise
-
-
-def commit(connector, history):
-    """As a careful user does, beside the auto commit; what becomes of it is in the history already."""
-    try:
-        connector.commit_offsets()
-    except Exception as error:
-        history.write("commit refused", error=type(error).__name__)
-
-
 def watch_status(connector, history):
     """Write down each change of phase, until the member has left."""
     told = None
@@ -182,7 +110,7 @@ def watch_status(connector, history):
             history.write("status", phase=told.value, owned=len(status.owned))
 
 
-def main(folder, name, topic, how, *properties):
+def main(folder, name, topic, how, on, *properties):
     faulthandler.register(signal.SIGUSR1)  # the runner asks a group that stands still where its threads are
     history = HistoryFile(Path(folder), name)
     config = ConsumerConfig.load(overrides=dict(pair.split("=", 1) for pair in properties))
@@ -193,20 +121,19 @@ def main(folder, name, topic, how, *properties):
     delivery = connector._membership.delivery
     delivery._offsets = delivery.committer.offsets = RecordingOffsets(connector._offsets, history)
     connector.set_rebalance_listener(Listener(history, delivery))
+    user = User(connector, how, on, history)
+    user.hear_signals()
     history.write("joining", id=connector.consumer_id)
     with connector:
         (stream,) = connector.create_message_streams({topic: 1})[topic]
         fetcher = connector.fetcher_choice.fetcher
         history.write("joined", id=connector.consumer_id, session=store.session_id, fetcher=fetcher)
         threading.Thread(target=watch_status, args=(connector, history), daemon=True).start()
-        consuming = threading.Thread(target=consume, args=(stream, how, history, connector), daemon=True)
-        consuming.start()
+        # unbuffered: the thread that reads may live on when the interpreter ends
+        lines = FileIO(sys.stdin.fileno(), closefd=False)
+        threading.Thread(target=user.obey, args=(lines,), daemon=True).start()
         print("ready", flush=True)
-        for command in sys.stdin:
-            if command.strip() == "shutdown":
-                break
-        connector.end_streams()
-        consuming.join(20)
+        user.consume(stream)
     history.write("closed")
     print("closed", flush=True)
 

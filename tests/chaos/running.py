@@ -13,7 +13,7 @@ from tests.chaos.faults import OF_LED_GROUPS, OF_THE_JVM, SHORT, drawn, strike_a
 from tests.chaos.history import load_history
 from tests.chaos.telling import Telling
 from tests.chaos.timeline import draw
-from tests.chaos.world import AUDIT_S, FETCHERS, SESSION_TIMEOUT_S, NoFlowError, Plan, World
+from tests.chaos.world import AUDIT_S, FETCHERS, KAFKA, SESSION_TIMEOUT_S, NoFlowError, Plan, World
 
 WARM_UP_S = 2.0
 QUIET_S = 1.0
@@ -28,11 +28,12 @@ def run_chaos(
     fetchers: str | None = None,
     transactions: bool | None = None,
     led: bool | None = None,
+    kafka: str | None = None,
 ) -> dict:
     """One run; figures with the violations found.
 
     minutes: faults drawn for so long; None: the short list, once. fetchers: one of FETCHERS; transactions: see Plan;
-    led: whether a member leads the group; None: drawn from the seed.
+    led: whether a member leads the group; kafka: one of KAFKA; None: drawn from the seed.
     """
     chosen = random.Random(seed)
     plan = Plan(conflict=chosen.choice(["adopt", "keep"]), fetchers=chosen.choice(list(FETCHERS)))
@@ -48,10 +49,11 @@ def run_chaos(
         plan = replace(plan, python=plan.python + plan.jvm, jvm=0)
     if fetchers is not None:
         plan = replace(plan, fetchers=fetchers)
+    plan = replace(plan, kafka=kafka or random.Random(f"kafka {seed}").choice(KAFKA))
     began = time.monotonic()
     failure = None
     with World(folder, plan, chosen) as world:
-        world.history.write("began", seed=seed, conflict=plan.conflict)
+        world.history.write("began", seed=seed, conflict=plan.conflict, kafka=plan.kafka)
         world.await_flow(time.monotonic())
         world.pause(WARM_UP_S)
         up = time.monotonic()
@@ -81,7 +83,8 @@ def judge(folder: Path) -> dict:
     began = next(event for event in events if event.what == "began")
     figures = check(events, Rules(audit_s=AUDIT_S, session_timeout_s=SESSION_TIMEOUT_S))
     seconds = round(events[-1].at - events[0].at, 1)
-    return {"seed": began["seed"], "conflict": began["conflict"], "seconds": seconds, **figures}
+    told = {name: began[name] for name in ("seed", "conflict", "kafka")}
+    return {**told, "seconds": seconds, **figures}
 
 
 def write_results(folder: Path, figures: dict, json_path: Path | None, svg_path: Path | None) -> None:

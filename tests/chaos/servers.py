@@ -39,15 +39,16 @@ ENSEMBLE_PROPERTIES = {
 class ProxiedKafka(EmbeddedKafka):
     """Brokers with the second listener; proxies[broker id] stands before each."""
 
-    def __init__(self, zookeeper, folder):
+    def __init__(self, version, zookeeper, folder):
         self.proxies: dict[int, TcpProxy] = {}
         super().__init__(
-            "1.1.1",
+            version,
             brokers=3,
             zookeeper=zookeeper,
             listeners=("PLAINTEXT", PROXIED),
             properties=BROKER_PROPERTIES,
-            flags=(f"-Djava.security.auth.login.config={_login_file(folder)}",),
+            # the login file has nothing for ZooKeeper: Kafka from 2.8 on would begin anew again and again
+            flags=(f"-Djava.security.auth.login.config={_login_file(folder)}", "-Dzookeeper.sasl.client=false"),
         )
 
     def _new_broker(self, broker_id, ports):
@@ -68,10 +69,11 @@ class ProxiedKafka(EmbeddedKafka):
 
 
 class Servers:
-    """Started on entering, gone on leaving. folder: for what the brokers read."""
+    """Started on entering, gone on leaving. folder: for what the brokers read. kafka: their version."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, kafka):
         self._folder = folder
+        self._kafka = kafka
         self.ensemble = EmbeddedEnsemble(3, properties=ENSEMBLE_PROPERTIES)
         self.zookeeper_proxies: list[TcpProxy] = []
         self._stack = contextlib.ExitStack()
@@ -84,7 +86,7 @@ class Servers:
                 proxy.start()
                 stack.callback(proxy.close)
                 self.zookeeper_proxies.append(proxy)
-            self.kafka = stack.enter_context(ProxiedKafka(self.ensemble, self._folder))
+            self.kafka = stack.enter_context(ProxiedKafka(self._kafka, self.ensemble, self._folder))
             self._stack = stack.pop_all()
         return self
 

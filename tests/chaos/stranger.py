@@ -116,7 +116,13 @@ class Stranger:
 
 
 def clear_up(store, group):
-    """Delete the registrations that stay, as an operator does after the doctor's advice. Raises: ZooKeeperError."""
+    """Delete what stays, as an operator does after the doctor's advice: registrations, and a request for a reset.
+
+    Raises: ZooKeeperError.
+    """
+    request = store.exists(request_path(group))
+    if request is not None and not request.ephemeral_owner:
+        store.delete(request_path(group))
     for name in store.get_children(ConsumerIdsPath(group).path):
         if name.startswith(NAME):
             try:

@@ -16,6 +16,7 @@ from tests.chaos.world import BOTH, FETCHERS
 pytestmark = [pytest.mark.kafka, pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(420)]
 
 SEED = 20
+KAFKA = "2.8.2"
 
 
 @pytest.fixture(scope="module")
@@ -25,13 +26,14 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def figures(folder):
-    return run_chaos(folder, SEED, fetchers=BOTH, transactions=False, led=False)
+    return run_chaos(folder, SEED, fetchers=BOTH, transactions=False, led=False, kafka=KAFKA)
 
 
 def test_group_keeps_its_promises_through_a_list_of_faults(figures):
     violations = "\n".join(figures["violations"][:10])
     assert not figures["violations"], (
-        f"python -m tests.chaos --seed {SEED} --fetcher {BOTH} --no-transactions --no-led --history FOLDER\n"
+        f"python -m tests.chaos --seed {SEED} --fetcher {BOTH} --no-transactions --no-led --kafka {KAFKA} "
+        "--history FOLDER\n"
         f"{violations}"
     )
 
@@ -44,6 +46,9 @@ def test_every_fault_struck_and_forced_something(figures):
     assert figures["sessions_expired"] > 0, "nobody lost a session: nobody was cut off or frozen for long enough"
     assert figures["duplicates"] > 0, "no forced hand-over left anything uncommitted"
     assert figures["skipped_by_operator"] > 0, "the operator's reset forward skipped nothing"
+    assert (figures["threads_died"], figures["told_to_end"]) == (1, 1)
+    assert figures["pauses"] > 0
+    assert figures["moves"].keys() == {"operator", "user"}
 
 
 def test_picture_of_the_run_names_every_fault(figures, folder):

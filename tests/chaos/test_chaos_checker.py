@@ -4,12 +4,16 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
+from legacy_consumer.member.resets import request_path
 from rebalance.assignors.seam import Cluster, MemberAssignment, Subscription
 from tests.chaos.checker import Rules, check
 from tests.chaos.history import Event, HistoryFile, Tail, load_history, runs_of
 from tests.chaos.producing import number_of, value_of
+from tests.chaos.stranger import clear_up
 from tests.chaos.telling import Telling
 from tests.chaos.timeline import draw
+from zk_layout.memory_store import MemoryStore, MemoryZooKeeper
+from zk_layout.paths import ConsumerIdPath, ConsumerIdsPath
 
 RULES = Rules(audit_s=1.0, session_timeout_s=3.0, settle_s=20.0)
 
@@ -44,6 +48,13 @@ class Told:
     def commits(self, at, who, offset, version, began=None, **other):
         outcome = other or {"committed": {"0": [offset, version]}}
         return self.note(at, who, "commit", began=began or at, session=1, offsets={"0": [offset, version]}, **outcome)
+
+    def seeks(self, at, who, before, offset, began=None):
+        return self.note(at, who, "sought", partition=0, before=before, offset=offset, began=began or at - 0.01)
+
+    def resets(self, began, at, before, offset, *, sure=True):
+        """As the command does."""
+        return self.note(at, "runner", "reset", partition=0, before=before, offset=offset, began=began, sure=sure)
 
     def gives_up(self, at, who, how="released"):
         return self.note(at, who, "revoked", partitions=[0], how=how)
@@ -122,6 +133,14 @@ def test_jump_to_an_offset_that_somebody_else_wrote_is_in_order():
     assert figures["backwards"]["by_operator"] == 1
 
 
+def test_what_was_handed_out_before_a_member_learnt_of_an_operators_offset_may_come_again():
+    told = first_half().note(2.6, "runner", "operator", partition=0, offset=2, version=1, before=5)
+    told.takes(2.7, "p1", 5, 6).commits(2.8, "p1", 7, 0, foreign={"0": [2, 1]}).gives_up(3.0, "p1")
+    figures = second_half(told, start=2, version=1).judged()
+    assert figures["violations"] == []
+    assert figures["duplicates_by_cause"] == {"operator": 5}
+
+
 @pytest.mark.parametrize("is_followed", [True, False])
 def test_jump_to_an_offset_that_a_member_followed_is_in_order(is_followed):
     told = first_half()
@@ -130,6 +149,185 @@ def test_jump_to_an_offset_that_a_member_followed_is_in_order(is_followed):
         told.note(2.7, "p1", "followed", offsets={"0": [2, 1]})
     told.takes(2.8, "p1", 2, 9).commits(2.9, "p1", 10, 2)
     assert names_of(told.gives_up(3.0, "p1").final(4.0, 10).judged()) == ([] if is_followed else ["order"])
+
+
+def test_what_a_user_sought_comes_again_in_order_and_its_commit_goes_back():
+    told = first_half().seeks(2.6, "p1", 5, 2).takes(2.7, "p1", 2, 3).commits(2.8, "p1", 4, 1).takes(2.9, "p1", 4, 9)
+    figures = told.commits(3.0, "p1", 10, 2).gives_up(3.1, "p1").final(4.0, 10).judged()
+    assert figures["violations"] == []
+    assert figures["duplicates_by_cause"] == {"seek": 3}
+    assert figures["backwards"]["by_seek"] == 1
+    assert figures["moves"] == {"user": 1}
+
+
+def test_what_the_next_member_hands_out_again_of_a_seek_that_was_not_over_is_the_seeks():
+    told = first_half().seeks(2.6, "p1", 5, 2).takes(2.7, "p1", 2, 2).commits(2.8, "p1", 3, 1).gives_up(3.0, "p1")
+    figures = second_half(told, start=3, version=1).judged()
+    assert figures["violations"] == []
+    assert figures["duplicates_by_cause"] == {"seek": 3}
+
+
+def test_message_handed_out_after_a_seek_that_is_not_the_one_sought_is_found():
+    told = first_half().seeks(2.6, "p1", 5, 2).takes(2.7, "p1", 5, 9).commits(2.8, "p1", 10, 1)
+    assert names_of(told.gives_up(3.0, "p1").final(4.0, 10).judged()) == ["not moved"]
+
+
+@pytest.mark.parametrize(("asked", "names"), [(2.55, []), (2.65, ["not moved"])])
+def test_message_that_was_asked_for_before_a_seek_returned_may_be_another_one(asked, names):
+    told = first_half().seeks(2.6, "p1", 5, 2, began=2.58).takes(2.7, "p1", 5, 5, asked=asked)
+    told.takes(2.8, "p1", 2 if names == [] else 6, 9).commits(2.9, "p1", 10, 1)
+    assert names_of(told.gives_up(3.0, "p1").final(4.0, 10).judged()) == names
+
+
+def test_message_that_was_asked_for_before_a_seek_returned_may_be_the_one_sought():
+    told = first_half().seeks(2.6, "p1", 5, 2, began=2.58).takes(2.7, "p1", 2, 3, asked=2.55).takes(2.8, "p1", 4, 9)
+    assert told.commits(2.9, "p1", 10, 1).gives_up(3.0, "p1").final(4.0, 10).judged()["violations"] == []
+
+
+@pytest.mark.parametrize("is_over", [True, False], ids=["by the one that sought", "by the next one"])
+def test_what_another_member_handed_out_may_come_again_after_a_seek(is_over):
+    told = first_half().gives_up(3.0, "p1").claims(5.0, "p2", 5, 0).seeks(5.1, "p2", 5, 2)
+    if is_over:
+        told.takes(5.2, "p2", 2, 9).commits(5.3, "p2", 10, 1).gives_up(6.0, "p2")
+    else:
+        told.commits(5.3, "p2", 2, 1).gives_up(6.0, "p2").member("p3").claims(6.5, "p3", 2, 1)
+        told.takes(6.6, "p3", 2, 9).commits(6.7, "p3", 10, 2).gives_up(7.0, "p3")
+    figures = told.final(8.0, 10).judged()
+    assert figures["violations"] == []
+    assert figures["duplicates_by_cause"] == {"seek": 3}
+
+
+def test_a_later_seek_excuses_nothing_that_was_before_it():
+    told = Told().member("p1").member("p2").acked(0, 9, 1.0).claims(1.5, "p1", None, None).takes(2.0, "p1", 0, 4)
+    told.commits(2.5, "p1", 4, 0).gives_up(3.0, "p1").claims(5.0, "p2", 4, 0).takes(5.5, "p2", 4, 9)
+    told.commits(5.6, "p2", 3, 1).seeks(5.7, "p2", 10, 3).takes(5.8, "p2", 3, 9).commits(5.9, "p2", 10, 2)
+    assert names_of(told.gives_up(6.0, "p2").final(8.0, 10).judged()) == ["again", "backwards"]
+
+
+def test_second_jump_after_one_seek_breaks_the_order():
+    told = first_half().seeks(2.6, "p1", 5, 2).takes(2.7, "p1", 2, 6).takes(2.8, "p1", 2, 9).commits(2.9, "p1", 10, 1)
+    assert names_of(told.gives_up(3.0, "p1").final(4.0, 10).judged()) == ["order"]
+
+
+def test_messages_that_were_handed_out_after_a_seek_may_not_come_again_for_its_sake():
+    told = first_half().seeks(2.6, "p1", 5, 2).takes(2.7, "p1", 2, 4).commits(2.8, "p1", 4, 1).gives_up(3.0, "p1")
+    figures = second_half(told, start=4, version=1).judged()
+    assert names_of(figures) == ["again"]
+
+
+@pytest.mark.parametrize(
+    ("who", "offset"), [("p1", 1), ("p2", 3)], ids=["further back than was sought", "by another member"]
+)
+def test_commit_that_goes_back_otherwise_than_was_sought_is_found(who, offset):
+    told = first_half().seeks(2.6, "p1", 5, 2).takes(2.7, "p1", 2, 4)
+    if who == "p2":
+        told.commits(2.8, "p1", 5, 1).gives_up(3.0, "p1").claims(5.0, "p2", 5, 1).takes(5.1, "p2", 5, 9)
+        told.commits(5.2, "p2", offset, 2).commits(5.3, "p2", 10, 3).gives_up(6.0, "p2")
+    else:
+        told.commits(2.8, "p1", offset, 1).takes(2.9, "p1", 5, 9).commits(3.0, "p1", 10, 2).gives_up(3.1, "p1")
+    assert names_of(told.final(8.0, 10).judged()) == ["backwards"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "at", "names"),
+    [
+        pytest.param(2.65, 2.7, ["paused"], id="during the pause"),
+        pytest.param(2.55, 2.7, [], id="asked for before it"),
+        pytest.param(2.95, 3.05, [], id="after it"),
+    ],
+)
+def test_message_of_a_paused_partition_is_found(asked, at, names):
+    told = first_half().note(2.6, "p1", "paused", partition=0, began=2.59).note(3.0, "p1", "resumed", partition=0)
+    figures = (
+        told.takes(at, "p1", 5, 9, asked=asked).commits(3.2, "p1", 10, 1).gives_up(3.3, "p1").final(4, 10).judged()
+    )
+    assert names_of(figures) == names
+    assert figures["pauses"] == 1
+
+
+def test_pause_ends_with_the_ownership_of_its_partition():
+    told = first_half().note(2.6, "p1", "paused", partition=0, began=2.59).gives_up(2.7, "p1")
+    told.claims(2.8, "p1", 5, 0).takes(2.9, "p1", 5, 9).commits(3.0, "p1", 10, 1).gives_up(3.1, "p1").final(4.0, 10)
+    assert told.judged()["violations"] == []
+
+
+def followed_reset(offset, *, sure=True, again=True):
+    """p1 holds 5, an operator moves it, p1 follows if `again`, and takes the rest."""
+    told = first_half().resets(2.55, 3.0, 5, offset, sure=sure)
+    start = offset if again else 5
+    if again:
+        told.note(2.6, "observer", "offset", partition=0, offset=offset, version=1)
+        told.note(2.7, "p1", "followed", offsets={"0": [offset, 1]})
+    told.takes(2.8, "p1", start, 9).commits(2.9, "p1", 10, 1 + again)
+    return told.gives_up(3.1, "p1").final(4.0, 10).judged()
+
+
+def test_what_the_command_moves_back_comes_again():
+    figures = followed_reset(2)
+    assert figures["violations"] == []
+    assert figures["duplicates_by_cause"] == {"operator": 3}
+    assert figures["backwards"]["by_operator"] == 1
+    assert figures["moves"] == {"operator": 1}
+
+
+def test_what_the_command_moves_forward_is_skipped():
+    figures = followed_reset(8)
+    assert (figures["violations"], figures["skipped_by_operator"]) == ([], 3)
+
+
+@pytest.mark.parametrize(("sure", "names"), [(True, ["not moved"]), (False, [])])
+def test_reset_that_nobody_follows_is_found_if_the_command_said_that_it_was_done(sure, names):
+    assert names_of(followed_reset(2, sure=sure, again=False)) == names
+
+
+def test_commit_over_a_reset_that_was_followed_is_found():
+    told = first_half().resets(2.55, 2.7, 5, 8).note(2.6, "observer", "offset", partition=0, offset=8, version=1)
+    told.note(2.65, "p1", "followed", offsets={"0": [8, 1]}).takes(2.8, "p1", 8, 9).commits(2.9, "p1", 6, 2)
+    told.commits(3.0, "p1", 10, 3)
+    assert names_of(told.gives_up(3.1, "p1").final(4.0, 10).judged()) == ["backwards"]
+
+
+@pytest.mark.parametrize(
+    ("code", "said", "names"),
+    [
+        (0, "", []),
+        (1, "Error: no quorum", []),
+        (1, "Traceback (most recent call last)", ["broken"]),
+        (2, "Usage:", ["broken"]),
+        (None, "it did not end", ["broken"]),
+    ],
+)
+def test_command_that_ends_otherwise_than_it_says_is_found(code, said, names):
+    told = second_half(first_half().gives_up(3.0, "p1"))
+    told.note(6.5, "runner", "command", command="groups describe", began=6.0, code=code, said=said)
+    figures = told.judged()
+    assert names_of(figures) == names
+    assert figures["commands"] == {f"groups describe: {code}": 1}
+
+
+@pytest.mark.parametrize(
+    ("call", "on", "start", "names"),
+    [
+        pytest.param("shutdown", "main", 4, [], id="in hand"),
+        pytest.param("shutdown", "main", 3, ["again"], id="the one before"),
+        pytest.param("shutdown", "thread", 4, ["again"], id="called on another thread"),
+        pytest.param("end_streams", "main", 4, ["again"], id="the loop ended by itself"),
+    ],
+)
+def test_only_what_was_in_hand_as_the_user_called_shutdown_may_come_again(call, on, start, names):
+    told = Told().member("p1").member("p2").acked(0, 9, 1.0).claims(1.5, "p1", None, None)
+    told.takes(2.0, "p1", 0, 3).takes(2.1, "p1", 4, 4).note(2.2, "p1", "told to end", call=call, on=on)
+    figures = second_half(told.commits(2.5, "p1", start, 0).gives_up(3.0, "p1"), start=start).judged()
+    assert names_of(figures) == names
+    assert figures["told_to_end"] == 1
+
+
+@pytest.mark.parametrize(("again", "names"), [(5, []), (4, ["order"]), (6, ["lost", "order"])])
+def test_interrupts_and_deaths_of_threads_excuse_nothing(again, names):
+    told = first_half().note(2.6, "p1", "interrupted", error="KeyboardInterrupt", where="").note(2.7, "p1", "died")
+    figures = told.takes(2.8, "p1", again, 9).commits(2.9, "p1", 10, 1).gives_up(3.0, "p1").final(4.0, 10).judged()
+    assert names_of(figures) == names
+    assert (figures["interrupts"], figures["threads_died"]) == (1, 1)
 
 
 def test_messages_of_a_partition_that_was_never_assigned_break_the_order():
@@ -440,6 +638,18 @@ def test_a_message_holds_its_number_only_if_every_byte_is_as_it_was_produced():
     spoilt = [whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :] for at in range(len(whole))]
     assert {number_of(value) for value in spoilt} <= {None, *(int(value[:20]) for value in spoilt[:20])}
     assert [number_of(value) for value in (*spoilt[20:], whole[:-1], b"", b"-" + whole[1:])] == [None] * 83
+
+
+@pytest.mark.parametrize("is_ephemeral", [True, False])
+def test_an_operator_clears_up_what_a_stranger_left_and_no_reset_that_is_under_way(is_ephemeral):
+    store = MemoryStore(MemoryZooKeeper())
+    store.start()
+    for path, ephemeral in ((request_path("g"), is_ephemeral), (ConsumerIdPath("g", "stranger-1").path, False)):
+        store.create(path, b"", ephemeral=ephemeral, make_parents=True)
+    store.create(ConsumerIdPath("g", "p1").path, b"", ephemeral=True)
+    clear_up(store, "g")
+    assert store.get_children(ConsumerIdsPath("g").path) == ("p1",)
+    assert (store.exists(request_path("g")) is not None) == is_ephemeral
 
 
 # What the history is made of.

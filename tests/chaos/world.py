@@ -48,10 +48,14 @@ PROPERTIES = {
 COLUMNAR, LIBRDKAFKA, BOTH = "columnar", "librdkafka", "both"
 FETCHERS = {COLUMNAR: (COLUMNAR,), LIBRDKAFKA: (LIBRDKAFKA,), BOTH: (COLUMNAR, LIBRDKAFKA)}
 """With which Python members fetch, in turns."""
+KAFKA = ("1.1.1", "2.8.2", "3.9.1")
+"""Versions of the brokers."""
 ISOLATION = ("read_committed", "read_uncommitted")
 """The isolation levels of Python members, in turns."""
 HOW = ("each", "batches", "arrow")
 """In which form Python members take messages, in turns; see member.py."""
+ON = ("main", "thread")
+"""Where Python members consume, in turns; see user.py."""
 THROUGH = ({"zookeeper"}, {"brokers"}, {"brokers"}, set())
 """Which connections of the first Python members lead through proxies."""
 
@@ -79,7 +83,8 @@ class Plan:
     conflict: commit.conflict of the Python members. fetchers: one of FETCHERS. rate: messages a second for each
     partition. codec: of the partitions that are compressed. transactions: some partitions are written in transactions;
     Kafka's Scala consumer cannot read these (its fetcher thread ends at a marker), so there are no JVM members then.
-    led: the strategy of a group that a member leads, without JVM members; None for a classic group.
+    led: the strategy of a group that a member leads, without JVM members; None for a classic group. kafka: the brokers'
+    version.
     """
 
     partitions: int = 12
@@ -91,11 +96,12 @@ class Plan:
     codec: str = "lz4"
     transactions: bool = False
     led: str | None = None
+    kafka: str = "1.1.1"
 
 
 @dataclass
 class Member:
-    """A living member. through: which of its connections lead through proxies; fetcher, how: if it is a Python one."""
+    """A living member. through: which of its connections lead through proxies. fetcher, how, on: of a Python one."""
 
     name: str
     kind: str
@@ -103,6 +109,7 @@ class Member:
     through: frozenset[str] = field(default_factory=frozenset)
     fetcher: str = ""
     how: str = ""
+    on: str = ""
     isolation: str = ""
     frozen: bool = False
 
@@ -148,7 +155,7 @@ class World:
         self.members: dict[str, Member] = {}
         self.history = HistoryFile(folder, "runner")
         self.acks = HistoryFile(folder, "producer")
-        self.servers = Servers(folder)
+        self.servers = Servers(folder, plan.kafka)
         self._seen = HistoryFile(folder, "observer")
         self._tail = Tail(folder)
         self._delivered: dict[int, int] = {}
@@ -210,22 +217,23 @@ class World:
             member = self.members[name] = Member(name, kind, self._start_jvm(name))
             return member
         if instead_of is not None:
-            traits = {name: getattr(instead_of, name) for name in ("through", "fetcher", "how", "isolation")}
+            traits = {name: getattr(instead_of, name) for name in ("through", "fetcher", "how", "on", "isolation")}
         else:
             fetchers = FETCHERS[self.plan.fetchers]
             traits = {
                 "through": frozenset(THROUGH[number - 1] if number <= len(THROUGH) else ()),
                 "fetcher": fetchers[(number - 1) % len(fetchers)],
                 "how": HOW[(number - 1) % len(HOW)],
+                "on": ON[(number - 1) % len(ON)],
                 # two after the other alike, so that each kind fetches in each way
                 "isolation": ISOLATION[(number - 1) // 2 % len(ISOLATION)],
             }
-        told = {name: traits[name] for name in ("fetcher", "how", "isolation")}
+        told = {name: traits[name] for name in ("fetcher", "how", "on", "isolation")}
         self.history.write("member", name=name, kind=kind, id=f"{GROUP}_{name}", **told)
         member = self.members[name] = Member(name, kind, self._start_python(name, **traits), **traits)
         return member
 
-    def _start_python(self, name, through, fetcher, how, isolation):
+    def _start_python(self, name, through, fetcher, how, on, isolation):
         properties = {
             **PROPERTIES,
             "consumer.id": name,
@@ -243,7 +251,7 @@ class World:
         if "brokers" in through:
             properties.update(THROUGH_PROXIES)
         pairs = [f"{key}={value}" for key, value in properties.items()]
-        command = [sys.executable, "-m", "tests.chaos.member", str(self.folder), name, TOPIC, how, *pairs]
+        command = [sys.executable, "-m", "tests.chaos.member", str(self.folder), name, TOPIC, how, on, *pairs]
         return LineProcess(name, command, self.folder, {"PYTHONPATH": str(ROOT)})
 
     def _start_jvm(self, name):
@@ -253,7 +261,7 @@ class World:
 
     def awake(self, kind=None):
         """Members that run, by name."""
-        return [m for m in self.members.values() if not m.frozen and (kind is None or m.kind == kind)]
+        return [m for m in list(self.members.values()) if not m.frozen and (kind is None or m.kind == kind)]
 
     def kill(self, member):
         """Kill the member with kill -9; it is no member any more, and no other takes its place yet."""
@@ -288,9 +296,20 @@ class World:
 
         wait_for(in_the_midst, FLOW_TIMEOUT_S, lambda: NoFlowError(f"{member.name} takes no more\n{self.logs()}"))
 
-    def own_by_now(self):
+    def have_done(self, member, command):
+        """Have a Python member's user do something, and wait until it is done, or the member gone."""
+        done = member.process.lines.count("done")
+        with contextlib.suppress(OSError):
+            member.process.tell(command)
+        wait_for(
+            lambda: member.process.lines.count("done") > done or not member.process.is_running,
+            FLOW_TIMEOUT_S,
+            lambda: NoFlowError(f"{member.name} does not {command}\n{self.logs([member.name])}"),
+        )
+
+    def own_by_now(self, kind=None):
         """Partitions whose owner znodes name a living member."""
-        ids = {member.consumer_id for member in self.awake()}
+        ids = {member.consumer_id for member in self.awake(kind)}
         return {p for p, owner in dict(self.observer.owners).items() if owner.rpartition("-")[0] in ids}
 
     # Time.
