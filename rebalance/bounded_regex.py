@@ -2,9 +2,10 @@
 
 Any client with access to ZooKeeper can register a filter. re backtracks and holds the interpreter lock meanwhile. For
 `(x+x+)+y` the number of paths doubles with each letter: all threads of the process stop, heartbeats included. re is
-used only if no repetition contains an ambiguous part, and the name is legal for a broker; any client can create a topic
-of any name in ZooKeeper. All other expressions are compiled to a small program here. It tries the paths in the order of
-re, and no pair of program place and name place twice, since such a pair has already failed the first time.
+used only if no repetition contains an ambiguous part, if the name is legal for a broker, and if such a name has no more
+than a few million paths; any client can create a topic of any name in ZooKeeper. All other expressions are compiled to
+a small program here. It tries the paths in the order of re, and no pair of program place and name place twice, since
+such a pair has already failed the first time.
 
 Members must agree on which topics match, so the bound is a number of steps and not a time: a name that takes more steps
 does not match, for every member alike. A JVM member hangs in such a filter.
@@ -16,26 +17,40 @@ from __future__ import annotations
 
 import importlib
 import logging
+import math
 import re
 import string
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import lru_cache
+from operator import itemgetter
 from typing import Any, TypeAlias
 
 logger = logging.getLogger(__name__)
 
 _parser: Any = importlib.import_module("re._parser" if sys.version_info >= (3, 11) else "sre_parse")
 
-MOST_STEPS = 300_000
-"""For one name: about a quarter of a second. The longest name takes 3,000 for (x+x+)+y."""
+MOST_STEPS = 30_000
+"""For one name: about 25 ms. The longest name takes 4,500 for (x+x+)+y."""
+_MOST_STEPS_LONG = 300_000
+"""For a name that brokers do not take."""
 _MOST_INSTRUCTIONS = 20_000
 _LONGEST_NAME = 249
 """Of a topic that brokers take."""
-_MOST_LOOSE = 3
-"""The most repetitions beside each other that re may try: at most the third power of 249 paths."""
+_MOST_WAYS = _LONGEST_NAME**3
+"""For re to try: three repetitions of any length beside each other, or many alternatives with two."""
+_MOST_VERDICTS = 16_384
+"""To remember of one expression: there are seldom more topics."""
 _SPACE = frozenset(string.whitespace)
 _REPEATS = frozenset({"MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT"})
+_INSIDE: dict[str, Callable[[Any], Any]] = {
+    **dict.fromkeys(_REPEATS, itemgetter(2)),
+    "SUBPATTERN": itemgetter(3),
+    "ATOMIC_GROUP": lambda value: value,
+    "ASSERT": itemgetter(1),
+    "ASSERT_NOT": itemgetter(1),
+}
+"""{what a node is: the tree inside its value}; a branch has several."""
 _SINGLE = frozenset({"LITERAL", "NOT_LITERAL", "IN", "ANY"})
 
 _Program: TypeAlias = list[tuple[str, Any, Any]]
@@ -57,9 +72,10 @@ class BoundedPattern:
         self._text = text
         tree = _parser.parse(text, re.ASCII)
         self._quick = re.compile(text, re.ASCII)
-        self._is_harmless = _is_harmless(tree)
+        self._is_harmless = _ways(tree) <= _MOST_WAYS
         self._program: _Program | None = None if self._is_harmless else _compiled(tree)
-        self._verdict = lru_cache(maxsize=4096)(self._find)
+        self._has_warned = False
+        self._verdict = lru_cache(maxsize=_MOST_VERDICTS)(self._find)
 
     def match(self, name: str) -> bool:
         """Whether the whole name matches."""
@@ -73,13 +89,15 @@ class BoundedPattern:
                 self._program = _compiled(_parser.parse(self._text, re.ASCII))
             return _Search(name).end(self._program, 0, ()) is not None
         except (_TooManyStepsError, OverflowError):
-            logger.warning("the filter %.200r takes too long for %.249s, which counts as no match", self._text, name)
+            level = logging.DEBUG if self._has_warned else logging.WARNING
+            self._has_warned = True
+            logger.log(level, "the filter %.200r takes too long for %.249s, which counts as no match", self._text, name)
             return False
 
 
 def _compiled(tree: Any) -> _Program:
     """The instructions: (what, its operands); split goes on at the first place, and at the second if that fails."""
-    referred = frozenset(value for code, value, _ in _nodes(tree, False) if code == "GROUPREF")
+    referred = frozenset(value for code, value in _nodes(tree) if code == "GROUPREF")
     return _Compiler(referred).program(tree)
 
 
@@ -89,7 +107,7 @@ class _Compiler:
     def __init__(self, referred: frozenset[int]) -> None:
         self._referred = referred
         self._left = _MOST_INSTRUCTIONS
-        self._known: dict[tuple[str, int], frozenset[str]] = {}
+        self._known: dict[tuple[str, str], frozenset[str]] = {}
 
     def program(self, tree: Any) -> _Program:
         made: _Program = []
@@ -135,7 +153,7 @@ class _Compiler:
 
     def _characters(self, code: str, value: Any) -> frozenset[str]:
         """Return the set that a node matches; an unrolled repetition asks for the same node thousands of times."""
-        key = (code, id(value))  # the tree keeps the value, or it is a small number
+        key = code, str(value)
         if key not in self._known:
             self._known[key] = frozenset(c for c in map(chr, range(128)) if _fits(code, value, c))
         return self._known[key]
@@ -182,7 +200,7 @@ class _Search:
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._steps = 0
+        self._left = MOST_STEPS if len(name) <= _LONGEST_NAME else _MOST_STEPS_LONG
 
     def end(self, program: _Program, start: int, groups: _Groups) -> tuple[int, _Groups] | None:
         """Where the first way ends that leads through the program, and what its groups hold then; None if none does."""
@@ -194,8 +212,8 @@ class _Search:
             if way in seen:
                 continue
             seen.add(way)
-            self._steps += 1
-            if self._steps > MOST_STEPS:
+            self._left -= 1
+            if self._left < 0:
                 raise _TooManyStepsError
             place, at, groups = way
             what, first, second = program[place]
@@ -270,30 +288,30 @@ def _holds(kind: str, item: Any, character: str) -> bool:
     return bool(item == ord(character))
 
 
-def _is_harmless(tree: Any) -> bool:
-    """Whether re needs no more than a few million ways: no repetition of what can match in two ways."""
-    loose = 0
-    for code, value, inside in _nodes(tree, False):
-        if inside and (code in _REPEATS or code == "BRANCH"):
-            return False
-        if code in _REPEATS and value[0] != value[1]:
-            loose += 1
-    return loose <= _MOST_LOOSE
-
-
-def _nodes(tree: Any, inside: bool) -> Iterator[tuple[str, Any, bool]]:
-    """(what, its value, whether it stands inside a repetition) of each node of the tree."""
+def _ways(tree: Any) -> float:
+    """Return how many paths re may try in the longest name; infinite if what is repeated can match in two ways."""
+    ways = 1.0
     for kind, value in tree:
         code = str(kind)
-        yield code, value, inside
         if code in _REPEATS:
-            yield from _nodes(value[2], True)
+            least, most, body = value
+            if most == 1:
+                ways *= 1 + _ways(body)
+            elif any(inner in _REPEATS or inner == "BRANCH" for inner, _ in _nodes(body)):
+                return math.inf
+            else:
+                ways *= min(int(most) - int(least) + 1, _LONGEST_NAME)
         elif code == "BRANCH":
-            for branch in value[1]:
-                yield from _nodes(branch, inside)
-        elif code == "SUBPATTERN":
-            yield from _nodes(value[3], inside)
-        elif code == "ATOMIC_GROUP":
-            yield from _nodes(value, inside)
-        elif code in ("ASSERT", "ASSERT_NOT"):
-            yield from _nodes(value[1], inside)
+            ways *= sum(map(_ways, value[1]))
+        elif code in _INSIDE:
+            ways *= _ways(_INSIDE[code](value))
+    return ways
+
+
+def _nodes(tree: Any) -> Iterator[tuple[str, Any]]:
+    """(what, its value) of each node of the tree."""
+    for kind, value in tree:
+        code = str(kind)
+        yield code, value
+        for inner in value[1] if code == "BRANCH" else [_INSIDE[code](value)] if code in _INSIDE else []:
+            yield from _nodes(inner)

@@ -66,8 +66,8 @@ def compile_java_regex(regex: str) -> BoundedPattern:
     return compiled
 
 
-# any client may register a filter that takes up to half a second for each topic (bounded_regex), or seconds until it is
-# refused: the result is kept
+# any client may register a filter that takes 25 ms for each topic (bounded_regex), or a second until it is refused, and
+# each reading of the group asks again
 @lru_cache(maxsize=1024)
 def _compiled(regex: str) -> BoundedPattern | str:
     """The pattern, or why there is none."""

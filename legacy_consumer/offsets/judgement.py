@@ -16,7 +16,8 @@ apart, in this order:
 - no topic was ever deleted from /brokers/topics of this ensemble: so there is no earlier topic.
 
 If none of them holds, the offset counts as an earlier topic's. That is wrong only for offsets that were imported for
-topics created later, into an ensemble in which some topic had been deleted; committing them once more mends it.
+topics created later, into an ensemble in which some topic is deleted before they are committed once more. So a member
+commits an offset that only the third fact keeps with its next commit, and doctor names those of stopped groups.
 
 How to call it:
 
@@ -54,6 +55,7 @@ class Verdict(Enum):
     """It may be valid, but the topic does not exist, or the range of its log is not known."""
 
 
+_NOTHING_DELETED = "it is older than its topic, but no topic was ever deleted here: it was copied or imported"
 _COUNTING = frozenset({Verdict.VALID, Verdict.BEYOND_LOG, Verdict.BEFORE_LOG, Verdict.UNKNOWN})
 
 
@@ -100,6 +102,8 @@ class Judgement:
     verdict: Verdict
     offset: int | None = None
     reason: str = ""
+    is_fragile: bool = False
+    """Whether it counts only until any topic is deleted, because it is older than its topic: commit it once more."""
 
     @property
     def position(self) -> int | None:
@@ -127,14 +131,15 @@ def judge(written: WrittenOffset, topic: TopicOrigin | None, log: tuple[int, int
     is_earlier, reason = _compare_lives(written, topic)
     if is_earlier:
         return Judgement(Verdict.EARLIER_TOPIC, offset, reason)
+    is_fragile = reason == _NOTHING_DELETED
     if log is None:
-        return Judgement(Verdict.UNKNOWN, offset, reason)
+        return Judgement(Verdict.UNKNOWN, offset, reason, is_fragile)
     earliest, latest = log
     if offset > latest:
-        return Judgement(Verdict.BEYOND_LOG, offset, _join(f"the log ends at {latest}", reason))
+        return Judgement(Verdict.BEYOND_LOG, offset, _join(f"the log ends at {latest}", reason), is_fragile)
     if offset < earliest:
-        return Judgement(Verdict.BEFORE_LOG, offset, _join(f"the log begins at {earliest}", reason))
-    return Judgement(Verdict.VALID, offset, reason)
+        return Judgement(Verdict.BEFORE_LOG, offset, _join(f"the log begins at {earliest}", reason), is_fragile)
+    return Judgement(Verdict.VALID, offset, reason, is_fragile)
 
 
 def _compare_lives(written: WrittenOffset, topic: TopicOrigin) -> tuple[bool, str]:
@@ -148,7 +153,7 @@ def _compare_lives(written: WrittenOffset, topic: TopicOrigin) -> tuple[bool, st
     if written.zxid < topic.list_czxid:
         return False, "it is older than /brokers/topics: it was copied from another ensemble, or imported"
     if topic.deletions == 0:
-        return False, "it is older than its topic, but no topic was ever deleted here: it was copied or imported"
+        return False, _NOTHING_DELETED
     return True, (
         f"it was written (zxid 0x{written.zxid:x}) before the topic was created (0x{topic.czxid:x}); "
         "if it was imported for this topic, commit it once more"

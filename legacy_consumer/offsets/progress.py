@@ -32,7 +32,7 @@ class Committed:
     topic: where the topic's znode comes from, None if the topic does not exist.
     outlived: the offset of an earlier topic of this name, which does not count for the present topic; offset is None
     then. problem: why the stored offset is unreadable; offset is None then, and no code may guess one. transaction: the
-    zxid that wrote the znode; 0 if it is not known.
+    zxid that wrote the znode; 0 if it is not known. is_fragile: as Judgement has it.
     """
 
     offset: int | None
@@ -41,6 +41,7 @@ class Committed:
     outlived: int | None = None
     problem: str | None = None
     transaction: int = field(default=0, compare=False)
+    is_fragile: bool = field(default=False, compare=False)
 
 
 class Commit(NamedTuple):

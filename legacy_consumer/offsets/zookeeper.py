@@ -147,8 +147,11 @@ class ZooKeeperOffsetStore:
         """Do nothing: the caller closes the ZkStore."""
 
     def wants_unchanged(self, tp: TopicPartition, seen: Committed) -> bool:
-        """A znode stays as it is, unless the last commit got no answer, or its answer was not noted."""
-        return self._own.may_have_changed(tp, seen)
+        """A znode stays as it is, unless the last commit got no answer, or its answer was not noted.
+
+        A fragile offset is written once more, too: then it stays valid although a topic is deleted.
+        """
+        return seen.is_fragile or self._own.may_have_changed(tp, seen)
 
     def _guard(self, consumer_id: str | None) -> list[CheckOp]:
         return [] if consumer_id is None else [CheckOp(ConsumerIdPath(self._group, consumer_id).path)]
@@ -361,4 +364,6 @@ def _committed(path: str, znode: Znode | NotPermittedError | None, topic: TopicO
     if znode is None:
         return Committed(judgement.position, None, topic, judgement.outlived, written.problem)
     stat = znode.stat
-    return Committed(judgement.position, stat.version, topic, judgement.outlived, written.problem, stat.mzxid)
+    return Committed(
+        judgement.position, stat.version, topic, judgement.outlived, written.problem, stat.mzxid, judgement.is_fragile
+    )

@@ -55,6 +55,7 @@ def _offsets_agree(cluster, group, left, found, named):
         verdict, standing, read = Verdict(row["offset_is"]), standings[tp], member[tp]
         assert row["committed"] == standing.offset == read.offset
         assert standing.outlived == read.outlived
+        assert standing.is_fragile == read.is_fragile
         assert (verdict is Verdict.EARLIER_TOPIC) == (read.outlived is not None)
         assert (verdict is Verdict.NONE) == (read.offset is read.outlived is read.problem is None)
         assert (verdict is Verdict.UNREADABLE) == (read.problem is not None) == (standing.problem is not None)

@@ -27,6 +27,7 @@ def offsets_of_group(found: GroupDescription, topics: set[str], *, is_quiet: boo
         yield from _stopped(found, topics)
     yield from _left_topics(found, topics - {row.topic for row in used})
     yield from _outside(found, used)
+    yield from _fragile(found, used)
     yield from _deleted_topics(found, topics)
     yield from _deleted_partitions(found, topics)
 
@@ -42,14 +43,14 @@ def _tp(row: PartitionLag) -> TopicPartition:
     return TopicPartition(row.topic, row.partition)
 
 
-def _reset(found: GroupDescription, rows: Iterable[PartitionLag]) -> tuple[tuple[str, ...], ...]:
-    """The command that puts just these partitions where their logs begin; none if the group's name cannot be typed."""
+def _reset(found: GroupDescription, rows: Iterable[PartitionLag], *target: str) -> tuple[tuple[str, ...], ...]:
+    """The command that resets just these partitions; none if the group's name cannot be typed."""
     by_topic: dict[str, list[int]] = {}
     for row in rows:
         by_topic.setdefault(row.topic, []).append(row.partition)
     chosen = [f"--topic={topic}:{','.join(map(str, numbers))}" for topic, numbers in by_topic.items()]
     live = ["--live"] if found.members else []
-    return about_group(found.group, "offsets", "reset", *chosen, "--to-earliest", *live)
+    return about_group(found.group, "offsets", "reset", *chosen, *target, *live)
 
 
 def _deletions(found: GroupDescription, topics: Iterable[str]) -> tuple[tuple[str, ...], ...]:
@@ -74,7 +75,7 @@ def _unreadable(found: GroupDescription, used: Sequence[PartitionLag]) -> Iterat
             found.group,
             f"group {found.group}: offsets cannot be read: {some([row.judgement.reason for row in rows], '; ')}",
             "JVM members fail over them: overwrite them, with the beginning of the log or another offset",
-            _reset(found, rows),
+            _reset(found, rows, "--to-earliest"),
         )
 
 
@@ -182,8 +183,24 @@ def _outside(found: GroupDescription, used: Sequence[PartitionLag]) -> Iterator[
                 found.group,
                 f"group {found.group}: committed offsets are {verdict.value}: {some(shown)}",
                 what,
-                _reset(found, rows),
+                _reset(found, rows, "--to-earliest"),
             )
+
+
+def _fragile(found: GroupDescription, used: Sequence[PartitionLag]) -> Iterator[Finding]:
+    inside = {Verdict.VALID, Verdict.UNKNOWN}
+    rows = [row for row in used if row.judgement.is_fragile and row.judgement.verdict in inside]
+    if rows:
+        shown = [f"{row.topic}/{row.partition} at {row.judgement.offset}" for row in rows]
+        yield Finding(
+            Severity.WARNING,
+            "older_than_its_topic",
+            found.group,
+            f"group {found.group}: committed offsets are older than their topics, as after a copy of ZooKeeper; as "
+            f"soon as any topic is deleted, they count as offsets of earlier topics: {some(shown)}",
+            "write them once more, as they are; running members of legacy-consumer do so with their next commit",
+            _reset(found, rows, "--shift-by=0"),
+        )
 
 
 _OUTSIDE = (

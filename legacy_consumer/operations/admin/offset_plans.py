@@ -24,7 +24,7 @@ class Standing:
 
     offset: None if none is committed that counts. version: of the offset znode, None if there is none. owner: as in
     its znode. problem: why the znode cannot be read, and unreadable what it holds then. outlived: what was committed
-    for an earlier topic of that name. zxid: of the last write of the offset znode.
+    for an earlier topic of that name. zxid: of the last write of the offset znode. is_fragile: as Judgement has it.
     """
 
     offset: int | None = None
@@ -34,6 +34,7 @@ class Standing:
     outlived: int | None = None
     unreadable: bytes | None = None
     zxid: int | None = None
+    is_fragile: bool = False
 
     @property
     def elsewhere(self) -> int | None:
@@ -54,6 +55,8 @@ class OffsetChange:
     def changes(self) -> bool:
         """Whether there is anything to write."""
         if self.before.problem is not None or self.before.offset != self.after:
+            return True
+        if self.before.is_fragile:
             return True
         return self.again and (self.after is not None or self.before.version is not None)
 
@@ -102,14 +105,16 @@ class OffsetPlan:
 
 def standing_of(row: GroupPartition) -> Standing:
     """How the partition of a row stands."""
+    judgement = row.judge()
     return Standing(
         row.committed,
         row.offset_version,
         row.owner,
         row.written.problem,
-        row.judge().outlived,
+        judgement.outlived,
         row.unreadable,
         row.written.zxid,
+        judgement.is_fragile,
     )
 
 

@@ -246,7 +246,9 @@ def _show(plans: Sequence[OffsetPlan]) -> None:
         new = sum(change.before.offset is None and change.after is not None for change in plan.changes)
         gone = sum(change.before.offset is not None and change.after is None for change in plan.changes)
         kept = len(plan.changes) - len(plan.to_write)
-        parts = [(back, "back"), (ahead, "ahead"), (new, "new"), (gone, "removed"), (kept, "unchanged")]
+        again = sum(change.moves_by == 0 for change in plan.to_write)
+        parts = [(back, "back"), (ahead, "ahead"), (new, "new"), (gone, "removed")]
+        parts += [(again, "written again"), (kept, "unchanged")]
         words = ", ".join(f"{many} {what}" for many, what in parts if many) or "nothing to do"
         say(f"Group {plan.group}: {words}")
 

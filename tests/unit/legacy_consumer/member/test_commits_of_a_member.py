@@ -76,6 +76,25 @@ def test_garbage_in_an_offset_znode_is_overwritten_by_its_owner_and_stops_no_oth
     assert [cluster.committed(tp) for tp in TPS] == [10, 10, 10, 10]
 
 
+@pytest.mark.parametrize("storage", ["zookeeper", "both"])
+def test_offsets_that_were_imported_before_their_topic_was_made_outlive_the_deletion_of_another_topic(storage):
+    cluster = MemberCluster({"other": 1})
+    for tp in TPS[:2]:
+        cluster.write(tp, b"3")
+    cluster.create_topic("t", 2)
+    cluster.produce(3, *TPS[:2])
+    offsets = {} if storage == "zookeeper" else {"offsets_storage": "kafka", "dual_commit_enabled": True}
+    first, stream = cluster.join(auto_commit_interval_ms=20, **offsets)
+    assert first.wait_until(lambda status: status.phase is Phase.STABLE, 60)
+    eventually(lambda: all(cluster.admin.get_data(cluster.path(tp)).stat.version == 1 for tp in TPS[:2]))
+    first.shutdown()
+    cluster.admin.delete("/brokers/topics/other")
+    cluster.produce(1, *TPS[:2])
+    _, stream = cluster.join(**offsets)
+    assert take(stream, 2) == [(0, 3), (1, 3)]
+    cluster.close()
+
+
 def test_a_partition_whose_offset_nobody_can_read_waits_alone_until_it_is_mended(cluster):
     cluster.produce(3, *TPS)
     cluster.write(TPS[2], b"two")

@@ -115,6 +115,27 @@ def test_an_offset_is_an_earlier_topics_only_where_there_was_an_earlier_topic(hi
     assert world.judge().verdict is verdict
 
 
+@pytest.mark.parametrize(
+    ("history", "is_fragile"),
+    [
+        (imported_before_the_topic_was_made, True),
+        (copied_with_consumers_first, False),
+        (committed_while_the_topic_exists, False),
+    ],
+)
+@pytest.mark.parametrize("log", [(0, 1000), (0, 10), (600, 1000), None])
+def test_an_offset_that_counts_only_until_some_topic_is_deleted_says_so(history, is_fragile, log):
+    world = Ensemble()
+    history(world)
+    before = world.judge(log)
+    assert (before.position, before.is_fragile) == (500, is_fragile)
+    world.create_topic("another")
+    world.delete_topic("another")
+    after = world.judge(log)
+    assert (after.verdict is Verdict.EARLIER_TOPIC) == is_fragile
+    assert not after.is_fragile
+
+
 def test_an_offset_that_looks_like_an_earlier_topics_and_is_not_says_why():
     world = Ensemble()
     imported_before_the_topic_was_made(world)

@@ -130,6 +130,27 @@ def test_the_doctor_names_offsets_before_the_log_beyond_it_and_of_an_earlier_top
     assert "u/0 at 7" in found["earlier_topic"]["text"]
 
 
+@pytest.mark.parametrize("group", ["g", "-g"])
+def test_the_doctor_names_offsets_that_are_older_than_their_topics_and_its_command_makes_them_last(
+    cluster, tmp_path, group
+):
+    cluster.put(f"/consumers/{group}/offsets/t/0", "7")
+    cluster.topic("t", (0, 20), (0, 20))
+    cluster.topic("other", (0, 0))
+    cluster.commit(group, "t", None, 20)
+    found = findings(cluster)["older_than_its_topic"]
+    assert found["text"].endswith(": t/0 at 7")
+    [command] = found["commands"]
+    words = shlex.split(command)[1:]
+    assert "1 written again" in cluster.run(*words).out
+    assert cluster.run(*with_options(words, "--execute", "--backup-dir", str(tmp_path))).code == 0
+    assert "older_than_its_topic" not in findings(cluster)
+    cluster.drop("other")
+    assert "earlier_topic" not in findings(cluster)
+    rows = json.loads(cluster.run("groups", "describe", "--json", *(["--", group] if group == "-g" else [group])).out)
+    assert {row["partition"]: row["committed"] for row in rows["partitions"]} == {0: 7, 1: 20}
+
+
 SICK = {
     "beyond_the_log": {"t/1": "70", "t/0": "40"},
     "before_the_log": {"cut/0": "10", "t/0": "40"},
