@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from typing import Protocol
+
+
+class Waitable(Protocol):
+    """A threading.Event, for one that waits for it."""
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until it is set, at most timeout seconds; True if it is set."""
+        ...
 
 
 class Clock(Protocol):
@@ -18,7 +25,7 @@ class Clock(Protocol):
         """Milliseconds since 1970, for ids and timestamps."""
         ...
 
-    def wait(self, event: threading.Event, timeout_s: float) -> bool:
+    def wait(self, event: Waitable, timeout_s: float) -> bool:
         """Wait until the event is set, at most timeout_s; True if it is set."""
         ...
 
@@ -32,6 +39,6 @@ class SystemClock:
         """Milliseconds since 1970."""
         return time.time_ns() // 1_000_000
 
-    def wait(self, event: threading.Event, timeout_s: float) -> bool:
+    def wait(self, event: Waitable, timeout_s: float) -> bool:
         """Wait until the event is set, at most timeout_s; True if it is set."""
         return event.wait(timeout_s)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
@@ -34,6 +33,30 @@ class Chore(Enum):
 Alarm: TypeAlias = Timer | Chore | Errand
 
 
+class Bell:
+    """As threading.Event, with a lock that its holder may take again: a finaliser that posts may run at any line."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._rings = False
+
+    def set(self) -> None:
+        """Ring."""
+        with self._changed:
+            self._rings = True
+            self._changed.notify_all()
+
+    def clear(self) -> None:
+        """Be silent until the next ring."""
+        with self._changed:
+            self._rings = False
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until it rings, at most timeout seconds; True if it does."""
+        with self._changed:
+            return self._changed.wait_for(lambda: self._rings, timeout)
+
+
 class Mailbox:
     """A queue with a bell, and alarms. Anybody posts; one thread takes, and sets the alarms.
 
@@ -42,16 +65,17 @@ class Mailbox:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._lock = threading.Lock()
-        self._bell = threading.Event()
-        self._inbox: deque[Mail] = deque()
+        self._lock = threading.RLock()
+        self._bell = Bell()
+        self._inbox: dict[object, Mail] = {}
+        """By the mail itself; a session event by a key of its own."""
         self._alarms: dict[Alarm, float] = {}
 
     def post(self, mail: Mail) -> None:
         """Enqueue and return; callbacks do nothing else."""
+        key = object() if isinstance(mail, SESSION_EVENTS) else mail
         with self._lock:
-            if isinstance(mail, SESSION_EVENTS) or mail not in self._inbox:
-                self._inbox.append(mail)
+            self._inbox.setdefault(key, mail)
         self._bell.set()
 
     def take(self, *, errands_first: bool = False) -> list[Mail]:
@@ -61,28 +85,25 @@ class Mailbox:
         """
         self._bell.clear()
         with self._lock:
-            mail = self._first(errands_first=errands_first)
+            mail = [self._inbox.pop(key) for key in self._first(errands_first=errands_first)]
             if self._inbox:
                 # an exception may end the handling of this mail, and then the coordinator waits for the bell
                 self._bell.set()
             return mail
 
-    def _first(self, *, errands_first: bool) -> list[Mail]:
-        if not self._inbox:
-            return []
-        preferred = (mail for mail in self._inbox if isinstance(mail, Errand) is errands_first)
-        first = next(preferred, self._inbox[0])
-        if not isinstance(first, WatchEvent):
-            self._inbox.remove(first)
-            return [first]
-        fired = [mail for mail in self._inbox if isinstance(mail, WatchEvent)]
-        self._inbox = deque(mail for mail in self._inbox if not isinstance(mail, WatchEvent))
-        return [*fired]
+    def _first(self, *, errands_first: bool) -> list[object]:
+        # a copy: a finaliser may post while this thread looks
+        waiting = list(self._inbox)
+        preferred = (key for key in waiting if isinstance(key, Errand) is errands_first)
+        first = next(preferred, waiting[0] if waiting else None)
+        if isinstance(first, WatchEvent):
+            return [key for key in waiting if isinstance(key, WatchEvent)]
+        return [] if first is None else [first]
 
     def has_watch(self) -> bool:
         """Return whether a watch event waits, first or behind something else."""
         with self._lock:
-            return any(isinstance(mail, WatchEvent) for mail in self._inbox)
+            return any(isinstance(key, WatchEvent) for key in list(self._inbox))
 
     def set_alarm(self, alarm: Alarm, delay_ms: int, since_s: float | None = None) -> None:
         """Ring once, delay_ms from since_s on, by default from now; an alarm that is set already begins anew."""

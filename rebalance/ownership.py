@@ -63,6 +63,7 @@ class Ownership:
         """The owner znodes that are watched since then."""
         self._session_id = 0
         self._on_free: Callable[[], None] = lambda: None
+        self._on_gone: Callable[[], None] = lambda: None
 
     @property
     def owned(self) -> Mapping[TopicPartition, ConsumerThreadId]:
@@ -186,27 +187,27 @@ class Ownership:
 
         on_gone is called on a thread of the store, at once for what is gone already, and not for what I release myself.
         """
+        self._on_gone = on_gone
         fresh: dict[int, list[str]] = {}
         for tp in self._owned:
             if (path := self._owner_path(tp)) not in self._watched:
                 fresh.setdefault(self._written_at[tp], []).append(path)
-
-        def watcher(event: WatchEvent) -> None:
-            if event.path in self._watched:
-                self._watched.discard(event.path)
-                # all is looked at again after the loss of a connection
-                if event.kind is not WatchKind.LOST:
-                    on_gone()
-
         for since, paths in fresh.items():
             self._watched.update(paths)
             try:
-                self._store.watch_data_many(paths, watcher, since)
+                self._store.watch_data_many(paths, self._note_change, since)
             except Exception:
                 # whatever the error: a release trusts a watch that it believes to stand
                 self._watched.difference_update(paths)
                 raise
         return bool(fresh)
+
+    def _note_change(self, event: WatchEvent) -> None:
+        if event.path in self._watched:
+            self._watched.discard(event.path)
+            # all is looked at again after the loss of a connection
+            if event.kind is not WatchKind.LOST:
+                self._on_gone()
 
     def _owner_path(self, tp: TopicPartition) -> str:
         return OwnerPath(self._group, tp.topic, tp.partition).path

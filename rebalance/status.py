@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -70,9 +71,19 @@ class Report:
         self._changed = threading.Condition()
 
     def wait_until(self, reached: Callable[[Status], bool], timeout_s: float) -> bool:
-        """Wait until the status is as wanted, at most timeout_s; True if it is."""
-        with self._changed:
-            return self._changed.wait_for(lambda: reached(self.status), timeout_s)
+        """Wait until the status is as wanted, at most timeout_s; True if it is.
+
+        reached is called without the lock: it is the user's, and may take long, while the coordinator publishes.
+        """
+        end_s = time.monotonic() + timeout_s
+        while not reached(seen := self.status):
+            left_s = end_s - time.monotonic()
+            if left_s <= 0:
+                return False
+            with self._changed:
+                if self.status is seen:
+                    self._changed.wait(left_s)
+        return True
 
     def publish(self, state: MemberState, owned: Mapping[TopicPartition, ConsumerThreadId]) -> None:
         """Publish the state and the owned partitions, and wake up waiting callers."""

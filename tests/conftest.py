@@ -31,6 +31,7 @@ from tests.support.tiers import (
     QUICK_TIERS,
     SERVER_MARKERS,
     TIERS,
+    CannotRunError,
     TierResult,
     decoder_problem,
     problem_of,
@@ -141,6 +142,8 @@ class TierRun:
             return (yield)
         except (JarsUnavailableError, JavaMissingError) as error:
             self.unavailable.update(dict.fromkeys(markers & {"kafka", "interop"} or markers, str(error)))
+            self._skip(item, str(error))
+        except CannotRunError as error:
             self._skip(item, str(error))
 
     @pytest.hookimpl(wrapper=True)

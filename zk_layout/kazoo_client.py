@@ -1,7 +1,7 @@
 """kazoo's client, connection and handler, extended where kazoo's public API cannot do what KazooStore promises.
 
-kazoo is used by its public face, but for these private names. The requirement in pyproject.toml has an upper bound
-because of them, and the contract suite runs on the oldest and the newest kazoo that it allows.
+kazoo is used by its public face, but for the names below. The requirement in pyproject.toml has an upper bound because
+of them, and the contract suite runs on the oldest and the newest kazoo that it allows. These are private:
 
     _authenticate_with_sasl  an error of pure-sasl would end kazoo's thread without a report
     _call                    takes requests that kazoo lacks; and kazoo's own version swallows Ctrl-C
@@ -11,6 +11,19 @@ because of them, and the contract suite runs on the oldest and the newest kazoo 
     _queue                   where _call puts a request
     _read_header             shows which request was answered, heartbeats included: the lease of a session
     _submit                  shows when that request was sent
+
+These have no underscore, and a new release may change them all the same. The first five are overridden here, and kazoo
+calls them; its connection holds the other two:
+
+    create_connection        a silent host must not use up the session's whole timeout; and the socket can be cut
+    create_socket_pair       its pipe is made larger, and _call writes the waking byte into it
+    dispatch_callback        calls on the connection's thread, in the order of the server's messages
+    select                   sees bytes that TLS has decrypted, and makes no epoll object for each wait
+    spawn                    kazoo's threads become threads that the library knows as its own
+    retry_sleeper            handed from kazoo's connection to StoreConnection, with the logger
+    sasl_options             the same
+
+A request that kazoo lacks is an object with `type`, `serialize` and `deserialize`, as kazoo's own requests are.
 """
 
 # ruff: noqa: SLF001 - the private names are those of the table above, which a test compares with this code
@@ -40,7 +53,8 @@ from zk_layout.multi_read import MULTI_READ, ReadKind, encode_multi_read
 from zk_layout.multi_write import MULTI_WRITE, NOTHING
 from zk_layout.running_threads import OwnThread
 from zk_layout.sockets import open_socket
-from zk_layout.store import Watcher, WatchEvent, WatchKind
+from zk_layout.store import WatchEvent, WatchKind
+from zk_layout.weak_watchers import HeldWatcher, watcher_of
 
 logger = logging.getLogger(__name__)
 
@@ -235,13 +249,14 @@ class Watch:
 
     kind: str
     path: str
-    watcher: Watcher
+    watcher: HeldWatcher
     stopping: threading.Event = field(compare=False)
 
     def __call__(self, event: WatchedEvent) -> None:
         """The watch fired."""
-        if not self.stopping.is_set():
-            self.watcher(WatchEvent(_WATCH_KINDS[event.type], self.path))
+        watcher = watcher_of(self.watcher)
+        if watcher is not None and not self.stopping.is_set():
+            watcher(WatchEvent(_WATCH_KINDS[event.type], self.path))
 
 
 _WATCH_KINDS = {

@@ -79,6 +79,7 @@ from zk_layout.store import (
     multi_size,
     stat_of,
 )
+from zk_layout.weak_watchers import hold
 
 logger = logging.getLogger(__name__)
 
@@ -248,7 +249,7 @@ class KazooStore(ReadsMany):
         """Called by kazoo on its connection thread, in order."""
         if client.handler.stopping.is_set():
             return
-        session_id = self._session_id
+        session_id, is_broken = self._session_id, False
         if state == KazooState.CONNECTED:
             session_id, _ = client.client_id
             kind = SessionKind.CONNECTED
@@ -261,9 +262,9 @@ class KazooStore(ReadsMany):
                 kind = SessionKind.AUTH_FAILED
                 self._refused = AuthenticationError(f"{self._settings.connect} refused the credentials{OR_NO_SASL}")
             elif client.client_state == KeeperState.CLOSED:
+                is_broken = True
                 # kazoo's thread ends on a reply it cannot make sense of; the server will let the session expire
                 logger.warning("the connection to %s broke down, starting a new session", self._settings.connect)
-                OwnThread(target=self._revive, args=(client,)).start()
         with self._changed:
             self._session_id = session_id
             listeners = self._listeners
@@ -275,6 +276,9 @@ class KazooStore(ReadsMany):
                 listener(event)
             except Exception:
                 logger.exception("a session listener failed on %s", event)
+        if is_broken:
+            # last: if no thread can begin, the listeners have heard of the end all the same
+            OwnThread(target=self._revive, args=(client,)).start()
 
     def _revive(self, client: Any) -> None:
         client.handler.stopping.wait(_REVIVE_PAUSE_S)
@@ -426,7 +430,9 @@ class KazooStore(ReadsMany):
         if session_id is not None and session_id != self._session_id and not self._closed:
             raise SessionExpiredError(_other_session(session_id))
         deadline = self._deadline()
-        self._written(write, self._send_other(write, deadline), ops, deadline)
+        # without a connection at once: what the caller has seen may be long over when there is one again
+        sent = self._send_other(write, deadline if session_id is None else time.monotonic())
+        self._written(write, sent, ops, deadline)
         return write.zxid
 
     def _write(self, ops: Sequence[Op], session_id: int | None) -> Write:
@@ -500,10 +506,10 @@ class KazooStore(ReadsMany):
         return threading.Event() if client is None else client.handler.stopping
 
     def _data_watch(self, path: str, watcher: Watcher | None) -> Watch | None:
-        return None if watcher is None else Watch("data", path, watcher, self._stopping())
+        return None if watcher is None else Watch("data", path, hold(watcher), self._stopping())
 
     def _child_watch(self, path: str, watcher: Watcher | None) -> Watch | None:
-        return None if watcher is None else Watch("children", path, watcher, self._stopping())
+        return None if watcher is None else Watch("children", path, hold(watcher), self._stopping())
 
     def _deadline(self) -> float:
         return time.monotonic() + self._settings.operation_timeout_ms / 1000

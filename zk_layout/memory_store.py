@@ -51,6 +51,7 @@ from zk_layout.store import (
     Znode,
     multi_size,
 )
+from zk_layout.weak_watchers import HeldWatcher, hold, watcher_of
 
 logger = logging.getLogger(__name__)
 
@@ -87,7 +88,7 @@ class Delivery:
     """An event that will reach a store: for its watchers or its session listeners."""
 
     event: WatchEvent | SessionEvent
-    watcher: Watcher | None = None
+    watcher: HeldWatcher | None = None
     """The watchers that get a WatchEvent."""
 
 
@@ -294,7 +295,7 @@ class MemoryStore:
         self.is_forsaken = False
         """Whether its session ended while it was frozen."""
         self.queue: deque[Delivery] = deque()
-        self.watches: dict[tuple[WatchOn, str], dict[Watcher, None]] = {}
+        self.watches: dict[tuple[WatchOn, str], dict[HeldWatcher, None]] = {}
 
     @property
     def session_id(self) -> int:
@@ -374,7 +375,9 @@ class MemoryStore:
         event = delivery.event
         if isinstance(event, WatchEvent):
             assert delivery.watcher is not None
-            _tell(delivery.watcher, event)
+            watcher = watcher_of(delivery.watcher)
+            if watcher is not None:
+                _tell(watcher, event)
             return
         if event.kind is SessionKind.CONNECTED:
             self._session_id = event.session_id
@@ -481,7 +484,7 @@ class MemoryStore:
 
     def _watch(self, on: WatchOn, full: str, watcher: Watcher | None) -> None:
         if watcher is not None:
-            self.watches.setdefault((on, full), {})[watcher] = None
+            self.watches.setdefault((on, full), {})[hold(watcher)] = None
 
     def read_acls(self, paths: Sequence[str]) -> list[AclEntries | None]:
         """Return the given ACL; there are no credentials here, so SECURE is the same as OPEN."""

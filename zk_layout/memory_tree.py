@@ -139,7 +139,10 @@ class MemoryTree:
                 node = self._at_version(path, version)
                 self._undo.append((path, node))
                 self._nodes[path] = node._replace(
-                    data=data, version=node.version + 1, mzxid=self.zxid, mtime_ms=self._wall_ms()
+                    data=data,
+                    version=(node.version + 1 + 2**31) % 2**32 - 2**31,
+                    mzxid=self.zxid,
+                    mtime_ms=self._wall_ms(),
                 )
                 changes.append(Change(WatchOn.DATA, path, WatchKind.CHANGED))
                 return self._stat(path)

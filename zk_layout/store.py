@@ -6,7 +6,8 @@ Threads: every method may be called from any thread but a callback's. Watchers a
 of the store; they must only enqueue. Watches are one-shot, as ZooKeeper's are: a watcher fires once, with the first
 change after the read that set it, and before any read of this store can see that change. When the connection is lost
 the store fires every watcher with WatchKind.LOST, once: what was watched must be read again. One watcher set twice
-on the same (data and exists are the same, children are another) is one watch. close() fires nothing.
+on the same (data and exists are the same, children are another) is one watch. close() fires nothing. A watcher that is
+a bound method is held weakly: its watches end with its object.
 
 Paths are absolute inside the chroot. Data is bytes; an absent value reads as None.
 """

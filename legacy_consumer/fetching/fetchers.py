@@ -84,7 +84,9 @@ def _loading_trouble() -> str | None:
             importlib.import_module("legacy_consumer.fetching.columnar")
             return None
         trouble = f"legacy-consumer-native {DECODER_VERSION} is needed, not {version}: {_INSTALL}"
-    except Exception as error:  # noqa: BLE001 - a module for another machine fails in its own way
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:  # noqa: BLE001 - a module for another machine fails in its own way; so does a panic
         trouble = f"the extra `fast` is installed and cannot be loaded ({error!r}): {_INSTALL}"
     logger.warning("the columnar fetcher cannot be used: %s", trouble)
     return trouble

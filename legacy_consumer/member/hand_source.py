@@ -149,6 +149,8 @@ class HandSource(Gate):
         """End, and free the fetcher. Twice is harmless."""
         self.end()
         self._opened.set()
+        # what waits is many MB, and a user may keep the stream
+        self._ledger = Ledger(self._ledger.hand)
         self._fetcher.close()
 
     # The consuming thread.

@@ -67,5 +67,5 @@ class OwnWrites:
 
 
 def version_after(commit: Commit) -> int:
-    """Return the version of the znode that this commit writes."""
-    return 0 if commit.seen.version is None else commit.seen.version + 1
+    """Return the version of the znode that this commit writes: a number of 32 bits, as ZooKeeper counts."""
+    return 0 if commit.seen.version is None else (commit.seen.version + 1 + 2**31) % 2**32 - 2**31

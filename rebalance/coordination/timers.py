@@ -12,6 +12,8 @@ from heapq import heappop, heappush
 from typing import Generic, TypeVar
 
 SLOT_MS = 10
+NEVER_MS = 1 << 53
+"""A timer with this delay does not fire."""
 
 _Key = TypeVar("_Key", bound=Hashable)
 
@@ -32,6 +34,9 @@ class Timers(Generic[_Key]):
     def set(self, key: _Key, now: int, delay_ms: int) -> None:
         """Let the timer fire at now + delay_ms instead of whenever it was to fire; never at now itself."""
         self.cancel(key)
+        if delay_ms >= NEVER_MS:
+            # its slot would stay in the heap for ever, one for each time that it is set anew
+            return
         slot = -(-(now + max(delay_ms, 1)) // SLOT_MS)
         if slot not in self._slots:
             self._slots[slot] = {}

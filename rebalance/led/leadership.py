@@ -26,6 +26,7 @@ from rebalance.coordination.effects import (
 from rebalance.coordination.group import Group, Member
 from rebalance.coordination.requests import NO_MEMBER, JoinGroup, LeaveGroup, Leaving, Protocol, Request, SyncGroup
 from rebalance.coordination.states import GroupState
+from rebalance.coordination.timers import NEVER_MS
 from rebalance.coordination.turn import Settings
 from rebalance.led.cluster import read_cluster
 from rebalance.led.dividing import divide
@@ -43,8 +44,6 @@ from zk_layout.store import ZkStore, Znode
 
 logger = logging.getLogger(__name__)
 
-_FOR_EVER_MS = 1 << 53
-"""Sessions are ZooKeeper's: the coordinator ends none of them itself."""
 _NOBODY = 0
 """Waits for an answer of the coordinator: its answers stand in the two znodes."""
 
@@ -73,9 +72,9 @@ class Leadership:
         self._assignors = assignors
         self._journal = Journal(store, group, consumer_id, session_id)
         settings = Settings(
-            group_max_session_timeout_ms=_FOR_EVER_MS,
+            group_max_session_timeout_ms=NEVER_MS,
             group_initial_rebalance_delay_ms=initial_delay_ms,
-            empty_group_ms=_FOR_EVER_MS,
+            empty_group_ms=NEVER_MS,
         )
         self._suffix = ""
         self._coordinator = Coordinator(lambda: self._suffix, settings)
@@ -172,7 +171,7 @@ class Leadership:
                     member_id,
                     None,
                     joining.consumer_id,
-                    _FOR_EVER_MS,
+                    NEVER_MS,
                     joining.rebalance_timeout_ms,
                     protocols,
                     b"",
@@ -216,7 +215,7 @@ class Leadership:
                 joining.member_id if known else NO_MEMBER,
                 "consumer",
                 joining.protocols,
-                _FOR_EVER_MS,
+                NEVER_MS,
                 joining.rebalance_timeout_ms,
                 client_id=joining.consumer_id,
             ),

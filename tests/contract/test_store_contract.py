@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
@@ -345,6 +347,30 @@ def test_a_read_that_finds_no_znode_watches_nothing(store: ZkStore, root: str):
     store.create(f"{root}/a/b", None)
     store.get_data(root)
     assert seen.events == []
+
+
+class _Looking:
+    def __init__(self) -> None:
+        self.seen: list[WatchEvent] = []
+
+    def look(self, event: WatchEvent) -> None:
+        self.seen.append(event)
+
+
+def test_a_watch_keeps_no_object_in_memory_and_ends_with_it(store: ZkStore, other: ZkStore, root: str):
+    store.create(f"{root}/a", b"")
+    stays, goes = _Looking(), _Looking()
+    gone = weakref.ref(goes)
+    for one in (stays, goes):
+        store.get_data(f"{root}/a", one.look)
+        store.get_children(root, one.look)
+        store.exists(f"{root}/b", one.look)
+    del goes, one
+    gc.collect()
+    assert gone() is None
+    other.set_data(f"{root}/a", b"1")
+    other.create(f"{root}/b", b"")
+    eventually(lambda: len(stays.seen) == 3)
 
 
 def test_one_watcher_set_twice_on_the_same_fires_once(store: ZkStore, root: str):

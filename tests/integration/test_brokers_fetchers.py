@@ -7,6 +7,7 @@ import contextlib
 import logging
 import random
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -184,6 +185,53 @@ def test_to_a_reader_of_committed_messages_a_log_ends_where_its_first_open_trans
             fetchers.close()
     producer.abort_transaction(30)
     assert ends == {"read_committed": 1, "read_uncommitted": 2}
+
+
+WRITERS, WRITTEN = 4, 10_000
+
+
+@pytest.mark.parametrize("broker_version", ["2.8.2"])
+@pytest.mark.parametrize("factory", [LibrdkafkaFetchers, ColumnarFetchers], ids=["librdkafka", "columnar"])
+def test_a_reader_of_committed_messages_gets_all_that_producers_without_transactions_write_meanwhile(
+    cluster, store, factory
+):
+    """A broker of this version names where the first open transaction began, and then reads a log that has grown.
+
+    So a few of its responses hold messages at or behind the offset that they name: in a log without transactions, too.
+    """
+    topic = cluster.new_topic()
+    acknowledged = []
+
+    def note(error, message):
+        if error is None:
+            acknowledged.append((message.offset(), message.value()))
+
+    def write(writer):
+        producer = Producer({**cluster.producer_settings, "linger.ms": 0, "batch.num.messages": 2})
+        for number in range(WRITTEN):
+            producer.produce(topic, b"%d %d" % (writer, number), partition=0, on_delivery=note)
+            if number % 20 == 0:
+                producer.poll(0.001)
+        assert producer.flush(60) == 0
+
+    fetchers = factory(config_of(cluster, isolation_level="read_committed"), store)
+    try:
+        fetcher = fetchers.fetcher()
+        fetcher.assign({tp(topic): 0})
+        with ThreadPoolExecutor(WRITERS) as writers:
+            writing = [writers.submit(write, writer) for writer in range(WRITERS)]
+            fetched = fetch(
+                fetcher,
+                WRITERS * WRITTEN,
+                until=lambda so_far: so_far.positions.get(tp(topic), 0) >= WRITERS * WRITTEN,
+                max_messages=10_000,
+            )
+            for one in writing:
+                one.result()
+    finally:
+        fetchers.close()
+    assert len(acknowledged) == WRITERS * WRITTEN
+    assert [(one.offset(), one.value()) for one in fetched.messages[tp(topic)]] == sorted(acknowledged)
 
 
 def at_end(fetcher, positions):

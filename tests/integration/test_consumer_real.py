@@ -140,6 +140,70 @@ def test_with_no_reset_the_stream_raises_until_its_user_seeks(topic, zookeeper, 
         assert sorted(read) == [1, 4, 5, 6, 7]
 
 
+SLOW_TO_LOAD = """
+import importlib.abc, sys, time
+
+class SlowToLoad(importlib.abc.MetaPathFinder):
+    late_s = 0
+
+    def find_spec(self, name, path, target=None):
+        SlowToLoad.late_s = 61  # by the clock of this process
+
+monotonic = time.monotonic
+time.monotonic = lambda: monotonic() + SlowToLoad.late_s
+from legacy_consumer import ConsumerConnector
+
+create = ConsumerConnector.create_message_streams
+way, connect, topic, fetcher, count = sys.argv[1:]
+session = 120_000  # longer than the time for which this process seems to stand still
+
+def create_and_load_slowly(connector, topics):
+    streams = create(connector, topics)
+    sys.meta_path.insert(0, SlowToLoad())
+    return streams
+
+def values(stream):
+    chosen = stream if way == "messages" else stream.arrow_batches()
+    sys.meta_path.insert(0, SlowToLoad())
+    for one in chosen:
+        yield from [one.value()] if way == "messages" else one["value"].to_pylist()
+
+if way == "command":
+    from legacy_consumer.__main__ import program
+    ConsumerConnector.create_message_streams = create_and_load_slowly
+    which = "--topic", topic, "--from-beginning", "--timeout-ms=60000", "--max-messages", count
+    properties = f"--property=fetcher={fetcher}", f"--property=zookeeper.session.timeout.ms={session}"
+    sys.argv[1:] = ["consume", "--zookeeper", connect, *which, *properties]
+    program()
+with ConsumerConnector(
+    zookeeper_connect=connect,
+    group_id=f"g-{topic}",
+    fetcher=fetcher,
+    auto_offset_reset="smallest",
+    consumer_timeout_ms=60_000,
+    zookeeper_session_timeout_ms=session,
+) as connector:
+    [stream] = connector.create_message_streams({topic: 1})[topic]
+    for _, value in zip(range(int(count)), values(stream)):
+        print(value.decode())
+"""
+
+
+@pytest.mark.parametrize("fetcher", ["columnar", "librdkafka"])
+@pytest.mark.parametrize("way", ["messages", "arrow_batches", "command"])
+def test_no_module_that_is_loaded_late_counts_against_the_timeout(topic, way, fetcher):
+    """In a new process the first module that is loaded after the streams are made takes longer than the timeout."""
+    topic.produce(200)
+    ran = subprocess.run(
+        [sys.executable, "-c", SLOW_TO_LOAD, way, topic.kafka.zookeeper_connect, topic.name, fetcher, "200"],
+        capture_output=True,
+        text=True,
+        timeout=110,
+        check=False,
+    )
+    assert sorted(map(int, ran.stdout.split())) == list(range(200)), ran.stderr
+
+
 @pytest.mark.parametrize("fetcher", ["columnar", "librdkafka"])
 def test_a_connector_unsubscribes_and_joins_again_for_another_topic(topic, kafka, zookeeper, fetcher):
     other = Topic(kafka, zookeeper)

@@ -22,6 +22,7 @@ import sys
 import time
 from dataclasses import dataclass, field, fields, is_dataclass
 from enum import Enum
+from weakref import WeakMethod
 
 from rebalance.events import CloseRequested
 from rebalance.machine import Phase
@@ -339,6 +340,8 @@ class SmallWorld:
                     return value
                 case Enum():
                     return value.name
+                case WeakMethod():
+                    return frozen(value())
                 case float():
                     return round(value - self.clock.now, 6)
                 case int():
@@ -351,6 +354,8 @@ class SmallWorld:
                     return tuple(frozen(item) for item in sorted(value, key=repr))
                 case MemoryStore():
                     return "store"
+            if type(value) is object:
+                return "the key of a mail"
             if callable(value):
                 return getattr(value, "__qualname__", type(value).__name__)
             if is_dataclass(value):

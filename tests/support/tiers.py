@@ -35,6 +35,11 @@ MARKERS_OF_TIER: dict[str, tuple[str, ...]] = {
 
 DECODER = "legacy_consumer_native"
 
+
+class CannotRunError(Exception):
+    """A fixture's: what one test needs cannot be had here. The test is skipped with this sentence, and others run."""
+
+
 SERVER_MARKERS = frozenset({"zookeeper", "kafka", "interop", "spark", "containers"})
 
 

@@ -133,6 +133,30 @@ def test_two(): pass
     assert "skipped 2: the jars of Kafka 1.1.1 are not available: no network" in output
 
 
+def test_a_need_of_one_test_that_cannot_be_had_skips_that_test_alone_and_fails_in_ci(run_tests):
+    source = """
+import pytest
+from tests.support import tiers
+
+tiers.NEEDS["zookeeper"] = lambda: None
+pytestmark = pytest.mark.zookeeper
+
+@pytest.fixture
+def old_client():
+    raise tiers.CannotRunError("pip could not install it")
+
+def test_one(old_client): pass
+def test_two(): pass
+"""
+    status, output = run_tests({"contract/test_a.py": source}, "--all-tiers")
+    assert status == 0
+    assert "skipped 1: pip could not install it" in output
+    assert "1 passed, 1 skipped" in output
+    status, output = run_tests({"contract/test_a.py": source}, "--all-tiers", CI="true")
+    assert status == 1
+    assert "FAILED: with CI set every tier must run, and contract could not" in output
+
+
 def test_failing_quick_tier_spares_the_wait_for_servers(run_tests):
     files = {"unit/test_a.py": "def test_fails(): assert 1 == 2\n", "contract/test_b.py": PASSES}
     status, output = run_tests(files, "--all-tiers")

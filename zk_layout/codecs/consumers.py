@@ -31,7 +31,7 @@ import re
 
 from zk_layout.codecs.java_number import MAX_LONG, MIN_LONG, parse_long
 from zk_layout.codecs.strict_json import JsonObject, decode_json, decode_text
-from zk_layout.errors import MalformedZnodeError
+from zk_layout.errors import ConfigError, MalformedZnodeError
 from zk_layout.model import ConsumerRegistration, ConsumerThreadId, SubscriptionPattern
 
 MOST_BYTES = 512 * 1024
@@ -116,13 +116,19 @@ def encode_registration(registration: ConsumerRegistration) -> bytes:
     """Write a registration byte for byte as 0.8.2 to 1.0.0 do, which all members from 0.8.2 on read right.
 
     One key more for a member that follows a leader: members of the JVM look at no key that they do not know.
+    Raises: ConfigError if it is so large that decode_registration refuses it.
     """
     subscription = ",".join(f'"{_escape(key)}":{count}' for key, count in registration.subscription)
     led = "" if registration.coordination == "classic" else f',"coordination":"{registration.coordination}"'
-    return (
+    data = (
         f'{{"version":{registration.version},"subscription":{{{subscription}}},'
         f'"pattern":"{registration.pattern.value}","timestamp":"{registration.timestamp_ms}"{led}}}'
     ).encode()
+    if len(data) > MOST_BYTES:
+        topics = f"{len(registration.subscription)} topics"
+        reason = f"make a registration of {len(data)} bytes, and {MOST_BYTES} are read: subscribe with a filter"
+        raise ConfigError("subscription", topics, reason)
+    return data
 
 
 _PATTERNS = {pattern.value: pattern for pattern in SubscriptionPattern}

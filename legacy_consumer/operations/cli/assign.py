@@ -80,7 +80,7 @@ _EXAMPLE = (
 @click.option(
     "--dialect",
     type=click.Choice(DIALECTS),
-    default="1.0",
+    default=DIALECTS[-1],
     show_default=True,
     help="Kafka version of the members, for roundrobin: 0.8.2 up to 0.10.1, 0.10.2 up to 0.11, 1.0 up to 1.1.1.",
 )

@@ -30,7 +30,7 @@ from rebalance.coordination.requests import (
     SyncGroup,
 )
 from rebalance.coordination.states import COORDINATOR_TRANSITIONS, GROUP_TRANSITIONS, draw
-from rebalance.coordination.timers import Timers
+from rebalance.coordination.timers import NEVER_MS, Timers
 from zk_layout.model import TopicPartition
 
 TP = TopicPartition("t", 0)
@@ -353,6 +353,16 @@ def test_timers_fire_in_order_never_early_and_at_most_a_slot_late():
     assert [timers.take_due(110), timers.take_due(110), timers.take_due(110)] == ["late", "early", None]
     assert len(timers) == 0
     assert timers.next_deadline() is None
+
+
+def test_a_timer_that_never_fires_leaves_nothing_however_often_it_is_set_anew():
+    timers = Timers()
+    for now in range(0, 10_000, 100):
+        timers.set("for ever", now, NEVER_MS)
+        timers.set("soon", now, 10)
+        timers.set("soon", now, NEVER_MS)
+        assert timers.take_due(now + 100) is None
+    assert (len(timers), timers.next_deadline()) == (0, None)
 
 
 def operations_of_a_round(members):

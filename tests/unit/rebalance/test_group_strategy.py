@@ -4,6 +4,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from rebalance.assignors import ASSIGNORS, DIALECTS
+from rebalance.assignors.strategies import STRATEGIES as OF_LED_GROUPS
 from rebalance.errors import AssignmentRefusedError
 from rebalance.group_strategy import (
     STRATEGIES,
@@ -50,6 +52,12 @@ TELLING = snapshot({"g_a": {"topic-1": 1}, "g_b": {"topic-1": 1}, "g_c": {"topic
 )
 def test_a_settled_group_shows_how_it_divides(strategy, shown):
     assert strategies_of_group(TELLING, owners_by(strategy, TELLING)) == shown
+
+
+def test_the_strategies_that_owners_can_show_are_every_assignor_and_every_dialect():
+    assert list(dict.fromkeys(strategy.name for strategy in STRATEGIES)) == list(ASSIGNORS)
+    assert tuple(strategy.dialect for strategy in STRATEGIES if strategy.dialect is not None) == DIALECTS
+    assert ASSIGNORS.keys() <= OF_LED_GROUPS.keys()
 
 
 def test_subscriptions_that_0_8_2_refuses_show_that_no_member_uses_it():

@@ -1,6 +1,7 @@
 """The mailbox of a coordinator: what is taken first, and when its taker waits."""
 
 import itertools
+import sys
 
 import pytest
 
@@ -19,7 +20,7 @@ class Told(SystemClock):
         self.bells = []
 
     def wait(self, event, timeout_s):
-        self.bells.append(event.is_set())
+        self.bells.append(event.wait(0))
 
 
 @pytest.mark.parametrize("errands_first", [False, True])
@@ -38,3 +39,56 @@ def test_nobody_waits_while_there_is_mail_also_if_a_defect_ended_what_was_done_w
     assert (set(taken), clock.bells) == (set(posted), [True] * 3)
     mailbox.wait(1.0)
     assert clock.bells.pop() is False, "no mail is left"
+
+
+class Note:
+    """Mail that counts how often it is compared."""
+
+    compared = 0
+
+    def __init__(self, text):
+        self.text = text
+
+    def __hash__(self):
+        return hash(self.text)
+
+    def __eq__(self, other):
+        Note.compared += 1
+        return isinstance(other, Note) and other.text == self.text
+
+
+def test_what_is_posted_while_much_waits_is_compared_with_its_equals_alone():
+    mailbox = Mailbox(SystemClock())
+    for _ in range(2):
+        for number in range(1000):
+            mailbox.post(Note(str(number)))
+    assert Note.compared < 1100
+    assert [mailbox.take()[0].text for _ in range(1000)] == [str(number) for number in range(1000)]
+    assert mailbox.take() == []
+
+
+@pytest.mark.parametrize("call", ["post", "take", "has_watch"])
+def test_a_finaliser_that_posts_while_its_thread_holds_the_mailbox_stops_nobody_and_is_heard(call):
+    """The garbage collector runs finalisers at any line: here at the first comparison inside the call."""
+    mailbox = Mailbox(SystemClock())
+    mailbox.post(WatchEvent(WatchKind.CHILDREN, "/a"))
+    mailbox.post(Drained())
+    left = [Triggered("by a finaliser")]
+
+    def collect(frame, event, _):
+        if frame.f_code.co_filename.endswith("mailbox.py") and left and mailbox._lock._is_owned():
+            mailbox.post(left.pop())
+        return collect
+
+    before = sys.gettrace()
+    sys.settrace(collect)
+    try:
+        found = {"post": lambda: mailbox.post(Expired()), "take": mailbox.take, "has_watch": mailbox.has_watch}[call]()
+    finally:
+        sys.settrace(before)
+    assert left == []
+    taken = list(found) if call == "take" else []
+    while mail := mailbox.take():
+        taken += mail
+    expected = {WatchEvent(WatchKind.CHILDREN, "/a"), Drained(), Triggered("by a finaliser")}
+    assert set(taken) == expected | ({Expired()} if call == "post" else set())

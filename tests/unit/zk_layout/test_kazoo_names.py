@@ -1,22 +1,26 @@
-"""kazoo's private names may change with any release, so each that is used stands in a table with its reason."""
+"""What is not kazoo's public face may change with any release: each such name that is used stands in a table.
+
+These are its private names, the methods that a class of the project overrides, and what its connection holds.
+"""
 
 import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 
 import kazoo
 import kazoo.version
+from kazoo.handlers.threading import SequentialThreadingHandler
 
-from zk_layout import kazoo_client
+from zk_layout import kazoo_client, kazoo_store, kazoo_translation
 
 ROOT = Path(__file__).parents[3]
-TABLE = set(re.findall(r"^    (_\w+)  +\S", kazoo_client.__doc__ or "", re.MULTILINE))
-KAZOO_FILES = [
-    path
-    for folder in (".", "protocol", "handlers")
-    for path in sorted((Path(kazoo.__file__).parent / folder).glob("*.py"))
-]
+KAZOO = Path(kazoo.__file__).parent
+MODULES = (kazoo_client, kazoo_store, kazoo_translation)
+OURS = sorted((ROOT / "zk_layout").glob("kazoo_*.py"))
+TABLE = set(re.findall(r"^    (\w+)  +\S", kazoo_client.__doc__ or "", re.MULTILINE))
+KAZOO_FILES = [path for folder in (".", "protocol", "handlers") for path in sorted((KAZOO / folder).glob("*.py"))]
 
 
 def is_private(name: str) -> bool:
@@ -61,14 +65,51 @@ def private_names_used(text: str) -> Iterator[str]:
                 yield name
 
 
-def used_in_the_project() -> set[str]:
-    files = sorted((ROOT / "zk_layout").glob("kazoo_*.py"))
-    assert len(files) == 3
-    return {name for path in files for name in private_names_used(path.read_text(encoding="utf-8"))}
+def names_overridden(module: ModuleType) -> Iterator[str]:
+    """What a class of this module has anew that its base in kazoo has."""
+    for ours in vars(module).values():
+        if isinstance(ours, type) and ours.__module__ == module.__name__:
+            for base in ours.__mro__:
+                if base.__module__.startswith("kazoo."):
+                    yield from (name for name in vars(ours) if hasattr(base, name) and not name.startswith("__"))
 
 
-def test_no_private_name_of_kazoo_is_used_that_the_table_lacks():
-    assert used_in_the_project() & names_of_kazoo() == TABLE
+def set_on_self(path: Path) -> set[str]:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    stored = (node for node in ast.walk(tree) if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store))
+    return {node.attr for node in stored if is_self(node.value)}
+
+
+def is_self(node: ast.AST) -> bool:
+    return isinstance(node, ast.Name) and node.id == "self"
+
+
+def names_of_the_connection(text: str) -> Iterator[str]:
+    """What is read of kazoo's connection, which its documentation leaves out, and which its client does not have."""
+    held = set_on_self(KAZOO / "protocol" / "connection.py") - set_on_self(KAZOO / "client.py")
+    for node in ast.walk(ast.parse(text)):
+        match node:
+            case ast.Attribute(attr=name, ctx=ast.Load(), value=of) if name in held and not is_self(of):
+                yield name
+
+
+def test_no_name_of_kazoo_that_is_not_its_public_face_is_used_that_the_table_lacks():
+    assert [path.stem for path in OURS] == [module.__name__.rpartition(".")[2] for module in MODULES]
+    texts = [path.read_text(encoding="utf-8") for path in OURS]
+    private = {name for text in texts for name in private_names_used(text)} & names_of_kazoo()
+    overridden = {name for module in MODULES for name in names_overridden(module)}
+    assert private | overridden | {name for text in texts for name in names_of_the_connection(text)} == TABLE
+
+
+def test_a_method_that_a_class_has_anew_shows_and_one_of_its_own_does_not():
+    module = ModuleType("ours")
+    module.Handler = type("Handler", (SequentialThreadingHandler,), {"__module__": "ours", "spawn": 1, "cut": 2})
+    assert set(names_overridden(module)) == {"spawn"}
+
+
+def test_what_is_read_of_the_connection_shows():
+    text = "made.sasl_options\nmade.logger\nself.retry_sleeper\nmade.client = 1\n"
+    assert set(names_of_the_connection(text)) == {"sasl_options"}
 
 
 def test_a_use_shows_wherever_it_stands():

@@ -1,10 +1,13 @@
 import dataclasses
+import re
 
 import pytest
 
 from legacy_consumer.config import PROPERTIES, ClusterConfig, ConsumerConfig, Kind
 from legacy_consumer.config.properties import BY_NAME, PASSED_TO_LIBRDKAFKA
+from rebalance.assignors import ASSIGNORS
 from rebalance.assignors.seam import Assignor, AssignorProperty
+from rebalance.assignors.strategies import STRATEGIES
 from zk_layout.errors import ConfigError
 
 MINIMUM = {"zookeeper.connect": "localhost:2181", "group.id": "g"}
@@ -30,6 +33,11 @@ def test_every_attribute_has_the_type_of_its_property():
     for known in PROPERTIES:
         if known.attribute in declared:
             assert declared[known.attribute] == types[known.kind], known.name
+
+
+def test_the_property_of_the_strategy_names_each_that_there_is():
+    meaning = BY_NAME["partition.assignment.strategy"].meaning
+    assert set(re.findall("[a-z-]+", meaning.partition(", or your own")[0])) >= {*ASSIGNORS, *STRATEGIES}
 
 
 def test_defaults_pass_their_own_checks():

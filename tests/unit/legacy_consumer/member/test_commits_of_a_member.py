@@ -59,6 +59,22 @@ class Consuming:
             self.got.append((message.partition(), message.offset()))
 
 
+def test_commits_go_on_where_the_version_of_an_offset_znode_begins_anew_below_zero(cluster):
+    cluster.produce(1, *TPS)
+    cluster.write(TPS[0], b"0")
+    nodes = cluster.zookeeper.tree._nodes
+    path = cluster.path(TPS[0])
+    nodes[path] = nodes[path]._replace(version=2**31 - 2)
+    _, stream = cluster.join(auto_commit_enable=False)
+    connector = cluster.connectors[-1]
+    for done in (1, 2, 3, 4):
+        take(stream, 4)
+        connector.commit_offsets()
+        assert [cluster.committed(tp) for tp in TPS] == [done] * 4
+        cluster.produce(1, *TPS)
+    assert cluster.admin.get_data(path).stat.version == -(2**31) + 2
+
+
 # One bad partition
 
 

@@ -409,6 +409,32 @@ def test_joining_can_be_tried_again_after_an_error_that_passes(cluster):
     assert next(stream).offset() == 0
 
 
+def test_joining_with_a_taken_id_returns_degraded_and_the_living_member_stays(cluster):
+    first, stream = cluster.join(consumer_id="x")
+    before = cluster.admin.exists("/consumers/g/ids/g_x")
+    second, _ = cluster.join(consumer_id="x", rebalance_backoff_ms=20)
+    assert second.status.phase is Phase.DEGRADED
+    assert "is a second consumer running with the same consumer.id?" in str(second.status.error)
+    second.shutdown()
+    assert cluster.admin.exists("/consumers/g/ids/g_x") == before
+    cluster.kafka.produce(TPS[3], 1)
+    assert (first.status.phase, len(first.status.owned), next(stream).partition()) == (Phase.STABLE, 4, 3)
+
+
+def test_a_member_that_is_shut_down_while_it_waits_for_a_taken_id_leaves_the_living_member_alone(cluster):
+    cluster.join(consumer_id="x")
+    before = cluster.admin.exists("/consumers/g/ids/g_x")
+    second = cluster.connector(consumer_id="x", rebalance_backoff_ms=20, rebalance_max_retries=1_000_000)
+    cluster.zookeeper.requests.clear()
+    with ThreadPoolExecutor(1) as thread:
+        joining = thread.submit(second.create_message_streams, {"t": 1})
+        eventually(lambda: cluster.zookeeper.requests["create"] > 1)
+        second.shutdown()
+        with pytest.raises(ConsumerClosedError):
+            joining.result()
+    assert cluster.admin.exists("/consumers/g/ids/g_x") == before
+
+
 def test_a_topic_that_does_not_exist_is_warned_of(cluster, caplog):
     cluster.connector().create_message_streams({"t": 1, "nope": 1})
     said = [record for record in caplog.records if "topic nope does not exist" in record.getMessage()]

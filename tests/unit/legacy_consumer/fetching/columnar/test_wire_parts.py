@@ -198,8 +198,18 @@ def test_another_decoder_than_that_of_this_package_is_named_with_what_to_install
     assert choose_fetcher(config()).fetcher == "librdkafka"
 
 
+class PanicException(BaseException):
+    """What the import of a native module raises if its Rust code panics; it is no Exception there either."""
+
+
 @pytest.mark.parametrize(
-    "error", [ImportError("undefined symbol: PyBytes_New"), SystemError("initialization failed"), OSError("GLIBC")]
+    "error",
+    [
+        ImportError("undefined symbol: PyBytes_New"),
+        SystemError("initialization failed"),
+        OSError("GLIBC"),
+        PanicException("index out of bounds"),
+    ],
 )
 def test_an_extra_that_cannot_be_loaded_leaves_librdkafka_and_is_said_once(error, monkeypatch, caplog, loaded_anew):
     def fail(name):
@@ -212,6 +222,18 @@ def test_an_extra_that_cannot_be_loaded_leaves_librdkafka_and_is_said_once(error
     with pytest.raises(ConfigError, match="is not available: the extra `fast` is installed and cannot be loaded"):
         choose_fetcher(config(fetcher="columnar"))
     assert [record.levelname for record in caplog.records] == ["WARNING"]
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
+def test_an_import_that_the_user_ends_says_nothing_about_the_extra(error, monkeypatch, loaded_anew):
+    def end(name):
+        raise error
+
+    with monkeypatch.context() as patched:
+        patched.setattr(fetchers.importlib, "import_module", end)
+        with pytest.raises(error):
+            choose_fetcher(config())
+    assert choose_fetcher(config()).fetcher == "columnar"
 
 
 def test_the_extra_is_installed_where_tests_run():

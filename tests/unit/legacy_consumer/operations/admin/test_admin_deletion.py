@@ -200,6 +200,8 @@ def test_no_znode_of_a_member_that_acts_during_a_deletion_is_deleted(store, conn
         assert store.get_data("/consumers/g/offsets/t/0").data == b"1000"
     if "join" in done and "leave" not in done:
         assert store.exists("/consumers/g/ids/g_m") is not None
+    if "claim" in done and "leave" not in done:
+        assert store.get_data("/consumers/g/owners/t/0").data == b"g_m-0"
 
 
 def _do(what, member):
