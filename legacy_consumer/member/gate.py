@@ -330,6 +330,9 @@ class Gate:
             return
         self._fetcher.unassign(going)
         self._live = {tp: life for tp, life in self._live.items() if tp not in going}
+        if not self._live:
+            # a call that waits for messages may have to raise: ZooKeeper may have refused the credentials
+            self._fetcher.wake()
         hand = self._ledger.hand
         if hand is not None and not hand.chunk.next_offsets.keys().isdisjoint(going):
             hand.shut()

@@ -297,12 +297,11 @@ class Membership:
 
     def _may_hand_out(self) -> bool:
         """Return whether messages may be handed out. Raises: AuthenticationError, instead of an endless wait."""
-        if self._lease.holds():
-            return True
         refusal = self._coordinator.refusal if self._coordinator is not None else None
         if refusal is not None:
+            # first: it may come while the lease of the session before still runs, and nothing is left to wait for
             raise AuthenticationError(str(refusal))
-        return False
+        return self._lease.holds()
 
     def make_coordinator(self, registration: ConsumerRegistration) -> Coordinator:
         """Make the coordinator. Raises: ConfigError for an assignor that cannot be loaded."""

@@ -43,9 +43,10 @@ def answer_of(port, path):
     return answer.status, text
 
 
-def test_a_member_whose_password_was_changed_says_what_to_do_and_is_not_alive(start_with, monkeypatch):
-    # a call that waits for messages hears of the refusal when its poll is over, after a minute at most
-    monkeypatch.setattr("legacy_consumer.member.hand_source._POLL_S", 1.0)
+@pytest.mark.parametrize("fetcher", ["columnar", "librdkafka"])
+def test_a_member_whose_password_was_changed_says_what_to_do_and_is_not_alive(start_with, monkeypatch, fetcher):
+    # so that a call that waits does not hear of the refusal by chance
+    monkeypatch.setattr("legacy_consumer.member.hand_source._POLL_S", 3600.0)
     zookeeper = EmbeddedZooKeeper(properties=SASL)
     try:
         start_with(zookeeper, "first")
@@ -58,6 +59,7 @@ def test_a_member_whose_password_was_changed_says_what_to_do_and_is_not_alive(st
                 zookeeper_sasl_password="first",
                 group_id="g",
                 auto_offset_reset="smallest",
+                fetcher=fetcher,
             )
             with member, metrics.serve(member, port=0) as server:
                 [stream] = member.create_message_streams({"t": 1})["t"]
