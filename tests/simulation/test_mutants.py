@@ -5,7 +5,9 @@ A sample; `make mutants` breaks the code in every way there is a patch for, whic
 
 import pytest
 
-from tests.simulation.mutation import StalePatchError, all_patches, apply_patch, patched_files, run_mutant
+from tests.simulation.mutation import StalePatchError, all_patches, apply_patch, caught_by, patched_files, run_mutant
+from tests.simulation.running import DEFAULT_SEEDS
+from tests.support.named_proofs import TESTS, proofs_of, tables_of, text_of
 
 SAMPLE = ("in-hand-is-consumed", "release-before-commit", "gate-left-open")
 
@@ -14,6 +16,14 @@ def test_there_are_at_least_ten_mutants_and_each_says_what_it_breaks():
     patches = all_patches()
     assert len(patches) >= 10
     assert [patch.stem for patch in patches if not patch.read_text().partition("\n")[0].strip()] == []
+
+
+def test_the_document_names_the_mutants_that_no_seed_of_make_test_finds_and_the_tests_that_do():
+    [table] = tables_of(text_of("testing.md").partition("## Mutants\n")[2].partition("\n## ")[0])
+    rare = {name: by for name, by in caught_by().items() if isinstance(by, int) and by >= DEFAULT_SEEDS}
+    assert [proofs_of(mutant) for mutant, _ in table] == [[name] for name in sorted(rare)]
+    assert all(proof in TESTS for _, test in table for proof in proofs_of(test))
+    assert max(rare.values()) < 1_000_000
 
 
 @pytest.mark.parametrize("patch", all_patches(), ids=lambda p: p.stem)

@@ -206,6 +206,22 @@ def test_a_claim_of_several_requests_that_is_refused_in_the_middle_is_undone():
     assert owner_znodes(group) == {}
 
 
+def test_an_unforeseen_error_does_not_end_all_audits():
+    group = Group({"t": 1})
+    member = group.join("a", {"t": 1})
+    group.pass_time(5)
+    before = group.admin.get_data(f"{IDS}/g_a").data
+    group.server.fault = lambda session_id, _: None if session_id == group.admin.session_id else ERRORS["unexpected"]
+    group.pass_time(10)
+    assert "audit: OSError: injected" in str(member.coordinator.status.error)
+    group.server.fault = None
+    # only an audit looks at the text of a registration
+    group.admin.set_data(f"{IDS}/g_a", b"overwritten")
+    group.pass_time(11)
+    assert group.admin.get_data(f"{IDS}/g_a").data == before
+    assert member.coordinator.status.error is None
+
+
 def test_an_unforeseen_error_does_not_end_all_commits():
     group = Group({"t": 1})
     member = group.join("a", {"t": 1})

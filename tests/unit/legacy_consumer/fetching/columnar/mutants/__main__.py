@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import shutil
 import subprocess
@@ -31,12 +32,28 @@ SPARK_JUDGES = (
     "tests/unit/spark_source/test_stream_driver.py",
 )
 """For mutants of spark_source."""
+NATIVE_JUDGES = (f"{ROOM}/records/test_records_native.py",)
+"""For mutants of the native decoder, each of which is compiled."""
 CORE_SCHEDULES = "5000"
 
 
 def all_patches():
     """Sorted by name."""
     return sorted(PATCHES.glob("*.patch"))
+
+
+def is_native(patch):
+    """Return whether it breaks the native decoder."""
+    return any(path.suffix == ".rs" for path in patched_files(patch))
+
+
+def _compile(folder):
+    """Put the broken decoder where Python finds it before the installed one."""
+    built = ROOT / "build/native/mutants"
+    command = ["cargo", "build", "--quiet", "--features", "python", "--target-dir", str(built)]
+    environment = {**os.environ, "PYO3_BUILD_EXTENSION_MODULE": "1"}
+    subprocess.run(command, cwd=folder / "native", env=environment, check=True)
+    shutil.copy(built / "debug/liblegacy_consumer_native.so", folder / "legacy_consumer_native.so")
 
 
 def noticed_by(patch):
@@ -47,10 +64,14 @@ def noticed_by(patch):
             # with what is compiled already: only a file that is broken is compiled anew
             shutil.copytree(ROOT / package, folder / package, ignore=shutil.ignore_patterns("*.pyc"))
         shutil.copytree(ROOT / "tests", folder / "tests", ignore=shutil.ignore_patterns("__pycache__", "data", "spark"))
+        (folder / "tests/data").symlink_to(ROOT / "tests/data")
         shutil.copy(ROOT / "pyproject.toml", folder)
+        shutil.copytree(ROOT / "native", folder / "native", ignore=shutil.ignore_patterns("target"))
         apply_patch(patch, folder)
+        if is_native(patch):
+            _compile(folder)
         is_sparks = any("spark_source" in path.parts for path in patched_files(patch))
-        judges = SPARK_JUDGES if is_sparks else JUDGES
+        judges = NATIVE_JUDGES if is_native(patch) else SPARK_JUDGES if is_sparks else JUDGES
         command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "--timeout", "60", *judges]
         environment = {
             "PYTHONPATH": str(folder),
@@ -71,6 +92,9 @@ def main():
     parser.add_argument("names", nargs="*", help="only these (default: all)")
     chosen = parser.parse_args()
     patches = [patch for patch in all_patches() if not chosen.names or patch.stem in chosen.names]
+    if shutil.which("cargo") is None:
+        print("cargo is not installed, so the native decoder is not broken")
+        patches = [patch for patch in patches if not is_native(patch)]
     missed = 0
     with ThreadPoolExecutor(2) as pool:
         for patch, test in zip(patches, pool.map(noticed_by, patches), strict=True):
