@@ -53,6 +53,7 @@ from zk_layout.errors import LegacyConsumerError, MalformedZnodeError, NoNodeErr
 from zk_layout.kazoo_store import KazooStore
 from zk_layout.model import Broker, PartitionState, TopicAssignment, TopicPartition
 from zk_layout.paths import PartitionStatePath, TopicPath
+from zk_layout.signals import Flag
 from zk_layout.store import ZkStore
 
 if sys.version_info >= (3, 11):
@@ -147,7 +148,7 @@ class SimpleConsumer:
         self._log_offsets = log_offsets or open_log_offsets(replace(settings, fetcher="auto"), self._store)
         self._fetcher = fetcher or open_fetcher(settings, self._store, self._log_offsets)
         self._warnings = settings.warnings
-        self._closed = threading.Event()
+        self._closed = Flag()
         self._closing_is_told = _ClosingIsTold(self._closed)
         self._started = False
         self._starting = threading.Lock()
@@ -491,7 +492,7 @@ class SimpleConsumer:
 class _ClosingIsTold:
     """Raises ConsumerClosedError where a call failed because close() took its connections."""
 
-    def __init__(self, closed: threading.Event) -> None:
+    def __init__(self, closed: Flag) -> None:
         self._closed = closed
 
     def __enter__(self) -> None:

@@ -63,6 +63,7 @@ from rebalance.upkeep import Periods, Upkeep
 from zk_layout.errors import AuthenticationError, LegacyConsumerError, SessionExpiredError
 from zk_layout.running_threads import OwnThread
 from zk_layout.shown import in_one_line
+from zk_layout.signals import Flag
 from zk_layout.store import SessionEvent, SessionKind, WatchEvent, ZkStore
 
 if sys.version_info >= (3, 11):
@@ -131,7 +132,7 @@ class Coordinator:
         self._busy_since: float | None = None
         self._thread: threading.Thread | None = None
         # not is_alive(): up to Python 3.12 a thread whose join() an exception interrupted counts as dead
-        self._ended = threading.Event()
+        self._ended = Flag()
 
     # What others call, from any thread.
 

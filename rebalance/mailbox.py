@@ -10,6 +10,7 @@ from typing import TypeAlias
 
 from rebalance.clock import Clock
 from rebalance.events import SESSION_EVENTS, Event, Timer
+from zk_layout.signals import Flag
 from zk_layout.store import WatchEvent
 
 
@@ -33,30 +34,6 @@ class Chore(Enum):
 Alarm: TypeAlias = Timer | Chore | Errand
 
 
-class Bell:
-    """As threading.Event, with a lock that its holder may take again: a finaliser that posts may run at any line."""
-
-    def __init__(self) -> None:
-        self._changed = threading.Condition()
-        self._rings = False
-
-    def set(self) -> None:
-        """Ring."""
-        with self._changed:
-            self._rings = True
-            self._changed.notify_all()
-
-    def clear(self) -> None:
-        """Be silent until the next ring."""
-        with self._changed:
-            self._rings = False
-
-    def wait(self, timeout: float | None = None) -> bool:
-        """Wait until it rings, at most timeout seconds; True if it does."""
-        with self._changed:
-            return self._changed.wait_for(lambda: self._rings, timeout)
-
-
 class Mailbox:
     """A queue with a bell, and alarms. Anybody posts; one thread takes, and sets the alarms.
 
@@ -66,7 +43,7 @@ class Mailbox:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._lock = threading.RLock()
-        self._bell = Bell()
+        self._bell = Flag()
         self._inbox: dict[object, Mail] = {}
         """By the mail itself; a session event by a key of its own."""
         self._alarms: dict[Alarm, float] = {}

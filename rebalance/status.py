@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import logging
-import threading
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -29,6 +27,7 @@ from rebalance.machine import MemberState, Phase, Policy
 from rebalance.registrar import Registrar
 from zk_layout.errors import LegacyConsumerError
 from zk_layout.model import ConsumerThreadId, TopicPartition
+from zk_layout.signals import Signal
 
 logger = logging.getLogger(__name__)
 
@@ -68,22 +67,14 @@ class Report:
         self._settled_at_ms = self._rebalances = 0
         self._began: float | None = None
         self._degraded: LegacyConsumerError | None = None
-        self._changed = threading.Condition()
+        self._changed = Signal()
 
     def wait_until(self, reached: Callable[[Status], bool], timeout_s: float) -> bool:
         """Wait until the status is as wanted, at most timeout_s; True if it is.
 
-        reached is called without the lock: it is the user's, and may take long, while the coordinator publishes.
+        reached is the user's: it may take long, and holds up nobody.
         """
-        end_s = time.monotonic() + timeout_s
-        while not reached(seen := self.status):
-            left_s = end_s - time.monotonic()
-            if left_s <= 0:
-                return False
-            with self._changed:
-                if self.status is seen:
-                    self._changed.wait(left_s)
-        return True
+        return self._changed.wait_for(lambda: reached(self.status), timeout_s)
 
     def publish(self, state: MemberState, owned: Mapping[TopicPartition, ConsumerThreadId]) -> None:
         """Publish the state and the owned partitions, and wake up waiting callers."""
@@ -92,9 +83,8 @@ class Report:
         now = Status(state.shown, self.status.owned, self._settled_at_ms, self._rebalances, error)
         if now == self.status and now.owned == owned:
             return
-        with self._changed:
-            self.status = replace(now, owned=dict(owned))
-            self._changed.notify_all()
+        self.status = replace(now, owned=dict(owned))
+        self._changed.notify()
 
     def note(self, before: MemberState, event: Event, after: MemberState) -> None:
         """An event led from one state to the next: log and count what is worth it."""

@@ -52,6 +52,7 @@ from kazoo.protocol.states import EventType, KeeperState, WatchedEvent
 from zk_layout.multi_read import MULTI_READ, ReadKind, encode_multi_read
 from zk_layout.multi_write import MULTI_WRITE, NOTHING
 from zk_layout.running_threads import OwnThread
+from zk_layout.signals import Flag
 from zk_layout.sockets import open_socket
 from zk_layout.store import WatchEvent, WatchKind
 from zk_layout.weak_watchers import HeldWatcher, watcher_of
@@ -68,7 +69,7 @@ class StoreHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo h
 
     def __init__(self, tls: ssl.SSLContext | None) -> None:
         super().__init__()
-        self.stopping = threading.Event()
+        self.stopping = Flag()
         self.last_failure: OSError | None = None
         self.hosts = 1
         self.waker: socket.socket | None = None
@@ -250,7 +251,7 @@ class Watch:
     kind: str
     path: str
     watcher: HeldWatcher
-    stopping: threading.Event = field(compare=False)
+    stopping: Flag = field(compare=False)
 
     def __call__(self, event: WatchedEvent) -> None:
         """The watch fired."""
@@ -366,7 +367,7 @@ def stop_client(client: Any) -> None:
     except in an atexit handler, from Python 3.12 on: no thread begins there that could cut it.
     """
     client.handler.stopping.set()
-    stopped = threading.Event()
+    stopped = Flag()
 
     def cut_late(grace_s: float) -> None:
         while not stopped.wait(grace_s):

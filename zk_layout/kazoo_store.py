@@ -60,6 +60,7 @@ from zk_layout.multi_write import decode_failure, decode_set, encode_multi
 from zk_layout.paths import acl_models
 from zk_layout.running_threads import OwnThread
 from zk_layout.settings import ZkSettings
+from zk_layout.signals import Flag, Signal
 from zk_layout.sockets import make_tls_context
 from zk_layout.store import (
     EVERYBODY,
@@ -119,7 +120,8 @@ class KazooStore(ReadsMany):
         secure = CREATOR_ALL_ACL + READ_ACL_UNSAFE if settings.secure_acl else OPEN_ACL_UNSAFE
         self._acls = _EncodedAcls({Acl.OPEN: encode_acl(EVERYBODY), Acl.SECURE: encode_acl(entries_of(secure))})
         self._lifecycle = threading.Lock()
-        self._changed = threading.Condition()
+        self._changed = Signal()
+        self._listening = threading.Lock()
         self._listeners: tuple[SessionListener, ...] = ()
         self._client: Any = None
         self._session_id = 0
@@ -196,8 +198,7 @@ class KazooStore(ReadsMany):
         client = self._client
         if client is not None:
             client.handler.stopping.set()
-        with self._changed:
-            self._changed.notify_all()
+        self._changed.notify()
         with self._lifecycle:
             client, self._client = self._client, None
             self._session_id = 0
@@ -206,12 +207,12 @@ class KazooStore(ReadsMany):
 
     def add_session_listener(self, listener: SessionListener) -> None:
         """From now on call listener with every change of the session."""
-        with self._changed:
+        with self._listening:
             self._listeners = (*self._listeners, listener)
 
     def remove_session_listener(self, listener: SessionListener) -> None:
         """No longer call listener; unknown ones are ignored."""
-        with self._changed:
+        with self._listening:
             self._listeners = tuple(known for known in self._listeners if known != listener)
 
     def _new_client(self) -> Any:
@@ -265,10 +266,9 @@ class KazooStore(ReadsMany):
                 is_broken = True
                 # kazoo's thread ends on a reply it cannot make sense of; the server will let the session expire
                 logger.warning("the connection to %s broke down, starting a new session", self._settings.connect)
-        with self._changed:
-            self._session_id = session_id
-            listeners = self._listeners
-            self._changed.notify_all()
+        self._session_id = session_id
+        listeners = self._listeners
+        self._changed.notify()
         event = SessionEvent(kind, session_id if kind is SessionKind.CONNECTED else 0)
         logger.info("session 0x%x at %s: %s", session_id, self._settings.connect, kind.value)
         for listener in listeners:
@@ -501,9 +501,9 @@ class KazooStore(ReadsMany):
         _check_absolute(path)
         return (self._chroot + path.rstrip("/")) or "/"
 
-    def _stopping(self) -> threading.Event:
+    def _stopping(self) -> Flag:
         client = self._client
-        return threading.Event() if client is None else client.handler.stopping
+        return Flag() if client is None else client.handler.stopping
 
     def _data_watch(self, path: str, watcher: Watcher | None) -> Watch | None:
         return None if watcher is None else Watch("data", path, hold(watcher), self._stopping())
@@ -568,11 +568,10 @@ class KazooStore(ReadsMany):
                 msg = "a watcher or session listener must not call the store: it would wait for itself"
                 raise RuntimeError(msg)
             return client
-        with self._changed:
-            self._changed.wait_for(
-                lambda: self._closed or self._refused or client is None or client.connected,
-                max(0.0, deadline - time.monotonic()),
-            )
+        self._changed.wait_for(
+            lambda: self._closed or self._refused or client is None or client.connected,
+            max(0.0, deadline - time.monotonic()),
+        )
         if self._closed or client is None:
             raise ConnectionLostError(_CLOSED if self._closed else _NOT_STARTED)
         if self._refused is not None:

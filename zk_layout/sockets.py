@@ -6,11 +6,11 @@ import errno
 import selectors
 import socket
 import ssl
-import threading
 import time
 
 from zk_layout.errors import ConfigError
 from zk_layout.settings import TlsSettings
+from zk_layout.signals import Flag
 
 _SLICE_S = 0.1
 
@@ -39,7 +39,7 @@ def open_socket(
     server_name: str,
     timeout_s: float,
     context: ssl.SSLContext | None,
-    cancelled: threading.Event,
+    cancelled: Flag,
 ) -> socket.socket:
     """Connect, and shake hands where there is a context.
 
@@ -70,7 +70,7 @@ def open_socket(
     return opened
 
 
-def _shake_hands(wrapped: ssl.SSLSocket, deadline: float, cancelled: threading.Event) -> None:
+def _shake_hands(wrapped: ssl.SSLSocket, deadline: float, cancelled: Flag) -> None:
     while True:
         try:
             wrapped.do_handshake()
@@ -82,7 +82,7 @@ def _shake_hands(wrapped: ssl.SSLSocket, deadline: float, cancelled: threading.E
             return
 
 
-def _wait(sock: socket.socket, events: int, deadline: float, cancelled: threading.Event) -> None:
+def _wait(sock: socket.socket, events: int, deadline: float, cancelled: Flag) -> None:
     with selectors.DefaultSelector() as selector:
         selector.register(sock, events)
         while not cancelled.is_set():

@@ -18,6 +18,7 @@ from legacy_consumer.fetching.fetcher import EARLIEST, LATEST, NO_POSITION, LogO
 from zk_layout.errors import LegacyConsumerError
 from zk_layout.model import TopicPartition
 from zk_layout.running_threads import OwnThread, is_running
+from zk_layout.signals import Flag
 
 logger = logging.getLogger(__name__)
 
@@ -109,7 +110,7 @@ class PositionFinder:
         self._reset_to = reset_to
         self._backoff_s = backoff_s
         self._lock = threading.Lock()
-        self._news = threading.Event()
+        self._news = Flag()
         """Ends the pause between two tries."""
         self._closed = False
         self._open: dict[TopicPartition, Search] = {}

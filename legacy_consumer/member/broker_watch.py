@@ -17,6 +17,7 @@ from collections.abc import Callable, Collection
 from zk_layout.errors import LegacyConsumerError, NoNodeError, NotPermittedError
 from zk_layout.paths import BrokerIdsPath, broker_ids
 from zk_layout.running_threads import OwnThread, is_running
+from zk_layout.signals import Flag
 from zk_layout.store import WatchEvent, ZkStore
 
 logger = logging.getLogger(__name__)
@@ -34,7 +35,7 @@ class BrokerWatch:
         self._consumer_id = consumer_id
         self._tell = tell
         self._lock = threading.Lock()
-        self._closed = threading.Event()
+        self._closed = Flag()
         self._thread: threading.Thread | None = None
         self._is_old = False
         """Whether the watch fired since the last read."""

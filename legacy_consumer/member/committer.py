@@ -23,6 +23,7 @@ from legacy_consumer.offsets.progress import Committed, Progress
 from legacy_consumer.offsets.retries import explicit_commit, last_commit
 from zk_layout.errors import LegacyConsumerError, ZooKeeperError
 from zk_layout.model import TopicPartition
+from zk_layout.signals import Flag
 
 logger = logging.getLogger(__name__)
 
@@ -76,7 +77,7 @@ class Committer:
         """Partitions that are claimed, while the user's code is asked where they begin: it may commit them by name."""
         self.lost: frozenset[TopicPartition] = frozenset()
         """Partitions that were lost, while a listener's hook is told: this member does not own them any more."""
-        self._closing = threading.Event()
+        self._closing = Flag()
         self._refused: frozenset[TopicPartition] = frozenset()
         self.adopts_foreign_commits = settings.adopt_foreign_commits
         self.commits = 0

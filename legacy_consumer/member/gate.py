@@ -29,6 +29,7 @@ from legacy_consumer.offsets.progress import Committed, PartitionProgress, Progr
 from rebalance.clock import Clock
 from zk_layout.errors import ConfigError
 from zk_layout.model import TopicPartition
+from zk_layout.signals import Flag
 
 
 class Pause(Enum):
@@ -61,7 +62,7 @@ class Gate:
         self._on_drained = on_drained
         # a signal handler may find its own thread inside: no change is half made, so it may go in too
         self._lock = threading.RLock()
-        self._opened = threading.Event()
+        self._opened = Flag()
         self._opened.set()
         # replaced, never changed: a poll notes the one that stood as it began
         self._live: Mapping[TopicPartition, Life] = {}

@@ -23,6 +23,7 @@ from rebalance.clock import Clock
 from zk_layout.errors import LegacyConsumerError
 from zk_layout.model import TopicPartition
 from zk_layout.running_threads import is_running
+from zk_layout.signals import Flag
 
 _POLL_S = 60.0
 """How long one poll may wait. The end of the stream wakes it."""
@@ -92,7 +93,7 @@ class HandSource(Gate):
         self._may_hand_out = may_hand_out
         self._holder = holder
         self._process = OwningProcess(self)
-        self._never = threading.Event()
+        self._never = Flag()
         self._is_poll_open = False
         self._least = 1
         self._ended = False

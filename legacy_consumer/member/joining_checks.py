@@ -6,7 +6,6 @@ The checks write nothing. A member refuses a group with another strategy before 
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Iterable
 from typing import cast
 
@@ -22,6 +21,7 @@ from rebalance.subscription import subscribed_topics
 from zk_layout.errors import NoNodeError
 from zk_layout.model import ConsumerRegistration, TopicPartition
 from zk_layout.paths import OwnersPath, TopicOwnersPath, TopicPath, TopicsPath
+from zk_layout.signals import Flag
 from zk_layout.store import ZkStore
 
 logger = logging.getLogger(__name__)
@@ -72,7 +72,7 @@ class JoiningChecks:
                 return
             if left:
                 logger.info("%s: looks again, %d times at most: %s", self._consumer_id, left, mismatch)
-                self._clock.wait(threading.Event(), self._config.rebalance_backoff_ms / 1000)
+                self._clock.wait(Flag(), self._config.rebalance_backoff_ms / 1000)
             else:
                 self.judge(mismatch)
 
@@ -96,7 +96,7 @@ class JoiningChecks:
                 if not left:
                     raise
                 logger.info("%s: asks again, %d times at most: %s", self._consumer_id, left, error)
-                self._clock.wait(threading.Event(), config.rebalance_backoff_ms / 1000)
+                self._clock.wait(Flag(), config.rebalance_backoff_ms / 1000)
             else:
                 return
 

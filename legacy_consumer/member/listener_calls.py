@@ -16,6 +16,7 @@ from typing import Generic, TypeVar
 
 from legacy_consumer.member.listener import RebalanceListener
 from zk_layout.running_threads import is_running
+from zk_layout.signals import Flag
 
 logger = logging.getLogger(__name__)
 
@@ -37,9 +38,10 @@ class ListenerCalls:
     def __init__(self, consumer_id: str, listener: RebalanceListener) -> None:
         self._consumer_id = consumer_id
         self._listener = listener
-        self._lock = threading.Condition()
-        self._waiting: deque[tuple[Hook, threading.Event]] = deque()
-        self._running: threading.Event | None = None
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
+        self._waiting: deque[tuple[Hook, Flag]] = deque()
+        self._running: Flag | None = None
         self._thread: threading.Thread | None = None
         self._over = False
         self._late = False
@@ -50,7 +52,7 @@ class ListenerCalls:
 
     def call(self, hook: Hook, timeout_s: float) -> None:
         """Call a hook and wait for it, timeout_s at most; if an earlier hook is late, do not wait."""
-        done = threading.Event()
+        done = Flag()
         with self._lock:
             if self._over:
                 return
@@ -67,7 +69,7 @@ class ListenerCalls:
                 )
                 return
             self._waiting.append((hook, done))
-            self._lock.notify()
+            self._changed.notify()
         if self._is_over_in_time(done, 0.0 if late else timeout_s):
             return
         with self._lock:
@@ -88,7 +90,7 @@ class ListenerCalls:
             timeout_s,
         )
 
-    def _is_over_in_time(self, done: threading.Event, timeout_s: float) -> bool:
+    def _is_over_in_time(self, done: Flag, timeout_s: float) -> bool:
         deadline = time.monotonic() + timeout_s
         while not done.is_set() and not self._over:
             left_s = min(deadline, self.give_up_at) - time.monotonic()
@@ -112,7 +114,7 @@ class ListenerCalls:
             self._over = True
             waiting, running = list(self._waiting), self._running
             self._waiting.clear()
-            self._lock.notify()
+            self._changed.notify()
         for _, done in waiting:
             done.set()
         if running is not None:
@@ -124,7 +126,7 @@ class ListenerCalls:
                 if not self._waiting:
                     self._running = None
                     self._late = False
-                    self._lock.wait_for(lambda: self._waiting or self._over)
+                    self._changed.wait_for(lambda: self._waiting or self._over)
                 if self._over:
                     return
                 hook, self._running = self._waiting.popleft()
@@ -147,7 +149,7 @@ class BoundedCall(Generic[Result]):
         self._ask = ask
         self._answer: Result
         self._error: BaseException | None = None
-        self._done = threading.Event()
+        self._done = Flag()
         threading.Thread(target=self._run, name=name, daemon=True).start()
 
     def wait(self, timeout_s: float) -> Result:

@@ -12,8 +12,8 @@ timer and commitOffsets(false) try again while a rebalance, a shutdown and commi
 
 from __future__ import annotations
 
-import threading
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
 
 from tenacity import (
     Retrying,
@@ -27,6 +27,10 @@ from tenacity import (
 
 from legacy_consumer.errors import OffsetError
 from zk_layout.errors import LegacyConsumerError
+from zk_layout.signals import Flag
+
+if TYPE_CHECKING:
+    import threading
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,13 +41,14 @@ class RetrySettings:
     backoff_s: float = 1.0
 
 
-def explicit_commit(settings: RetrySettings, closing: threading.Event) -> Retrying:
+def explicit_commit(settings: RetrySettings, closing: Flag) -> Retrying:
     """For a call of the user's code, which waits."""
+    event = cast("threading.Event", closing)
     return Retrying(
-        stop=stop_after_attempt(1 + settings.max_retries) | stop_when_event_set(closing),
+        stop=stop_after_attempt(1 + settings.max_retries) | stop_when_event_set(event),
         wait=wait_fixed(settings.backoff_s),
         retry=retry_if_exception(_is_retriable_in_kafka),
-        sleep=sleep_using_event(closing),
+        sleep=sleep_using_event(event),
         reraise=True,
     )
 

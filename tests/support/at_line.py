@@ -116,6 +116,15 @@ def interrupt():
     raise KeyboardInterrupt
 
 
+class TimeLimitError(Exception):
+    """As the soft time limit of a task queue, which a user's code catches to go on."""
+
+
+def time_is_over():
+    """As such a task queue does."""
+    raise TimeLimitError
+
+
 def _handler(code, at):
     """Where an exception goes on that is raised there. Up to Python 3.10 the interpreter keeps that elsewhere."""
     if sys.version_info < (3, 11):

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from legacy_consumer.fetching.columnar.core import Records
 from legacy_consumer.fetching.columnar.records import Ahead, Columns
+from zk_layout.errors import LegacyConsumerError
 from zk_layout.model import TopicPartition
 
 
@@ -89,7 +90,7 @@ class Backlog:
                     break
                 try:
                     self._decode_next()
-                except Exception:
+                except LegacyConsumerError:
                     if positions:
                         break  # it shows again with the next call
                     raise

@@ -41,7 +41,9 @@ class LeaderFinder:
         self._pause_s = backoff_s
         self._answer: Mapping[TopicPartition, str] = {}
         self._on_news = on_news
-        self._changed = threading.Condition()
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
+        """Entered by its lock: an exception that strikes in the Python code of a Condition leaves it taken."""
         self._open: dict[TopicPartition, float] = {}
         self._found: dict[TopicPartition, BrokerAddress] = {}
         self._reasons: dict[TopicPartition, str] = {}
@@ -54,7 +56,7 @@ class LeaderFinder:
         if not partitions:
             return
         due = time.monotonic() + delay_s
-        with self._changed:
+        with self._lock:
             for tp in partitions:
                 self._open[tp] = due
                 self._found.pop(tp, None)
@@ -68,13 +70,13 @@ class LeaderFinder:
     def look_now(self) -> None:
         """Look again at once for all that is looked for: something has changed."""
         now = time.monotonic()
-        with self._changed:
+        with self._lock:
             self._open = dict.fromkeys(self._open, now)
             self._changed.notify_all()
 
     def forget(self, partitions: Collection[TopicPartition]) -> None:
         """No longer look for these."""
-        with self._changed:
+        with self._lock:
             for tp in partitions:
                 self._open.pop(tp, None)
                 self._found.pop(tp, None)
@@ -88,14 +90,14 @@ class LeaderFinder:
 
     def take(self) -> tuple[Leaders, KafkaError | None]:
         """Return the leaders found since the last call, reasons for missing ones, and an error that no wait cures."""
-        with self._changed:
+        with self._lock:
             news, error = Leaders(self._found, self._reasons), self._error
             self._found, self._reasons, self._error = {}, {}, None
             return news, error
 
     def close(self) -> None:
         """Stop; twice is harmless."""
-        with self._changed:
+        with self._lock:
             self._closed = True
             self._open.clear()
             thread = self._thread
@@ -124,7 +126,7 @@ class LeaderFinder:
 
     def _next_due(self) -> list[TopicPartition] | None:
         """Wait until some are due; None when nothing is looked for any more."""
-        with self._changed:
+        with self._lock:
             while True:
                 if self._closed or not self._open:
                     self._thread = None
@@ -140,7 +142,7 @@ class LeaderFinder:
         self._answer = leaders.missing
         self._pause_s = next_pause(self._pause_s, self._backoff_s, is_news=is_news)
         again = time.monotonic() + self._pause_s
-        with self._changed:
+        with self._lock:
             for tp in asked:
                 if tp not in self._open:
                     continue  # forgotten meanwhile

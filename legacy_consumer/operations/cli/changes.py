@@ -275,6 +275,10 @@ def _record(plan: OffsetPlan, change: OffsetChange) -> dict[str, object]:
     }
 
 
+_MAY_FOLLOW = frozenset({MemberKind.KAFKA, MemberKind.KAFKA_0_8_2, MemberKind.LED})
+"""The kinds of members of legacy-consumer, which look like those of the JVM unless they are led."""
+
+
 def _warn_of_members(living: Collection[OffsetPlan]) -> None:
     for plan in living:
         say_error(
@@ -285,7 +289,7 @@ def _warn_of_members(living: Collection[OffsetPlan]) -> None:
 
 def _warn_of_jvm(living: Collection[OffsetPlan]) -> None:
     for plan in living:
-        other = [m for m in plan.members if m.kind not in (MemberKind.KAFKA, MemberKind.KAFKA_0_8_2)]
+        other = [m for m in plan.members if m.kind not in _MAY_FOLLOW]
         named = f" {', '.join(m.consumer_id for m in other[:3])} cannot." if other else ""
         say_error(
             f"{count(len(plan.members), 'member')} of group {plan.group} will be asked to follow; if the "
@@ -294,5 +298,5 @@ def _warn_of_jvm(living: Collection[OffsetPlan]) -> None:
 
 
 def _advise_live(living: Collection[OffsetPlan]) -> None:
-    if any(m.kind in (MemberKind.KAFKA, MemberKind.KAFKA_0_8_2) for plan in living for m in plan.members):
+    if any(m.kind in _MAY_FOLLOW for plan in living for m in plan.members):
         say_error("Members of legacy-consumer can follow while they run: --live. Those of the JVM must be stopped.")

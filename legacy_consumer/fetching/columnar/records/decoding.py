@@ -122,5 +122,3 @@ def _told(partition: TopicPartition, position: int) -> Iterator[None]:
         raise CorruptRecordsError(partition, position, str(error)) from error
     except MemoryError as error:
         raise FetchError(partition, f"offset {position}: there is no memory to decode the records") from error
-    except Exception as error:
-        raise CorruptRecordsError(partition, position, f"they cannot be decoded: {error!r}") from error

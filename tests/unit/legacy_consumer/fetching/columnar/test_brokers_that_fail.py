@@ -1,6 +1,5 @@
 """Each call to a broker fails in every way, and what a member may rely on all the same."""
 
-import contextlib
 import random
 import traceback
 from collections import Counter, defaultdict
@@ -13,7 +12,7 @@ from legacy_consumer.fetching import columnar
 from legacy_consumer.fetching.columnar.core import Records
 from legacy_consumer.fetching.columnar.protocol.error_codes import Remedy, error_name, remedy
 from legacy_consumer.fetching.columnar.records import Ahead
-from tests.support.at_line import AfterCall, AtLine, PassedLines, interrupt
+from tests.support.at_line import AfterCall, AtLine, PassedLines, TimeLimitError, interrupt, time_is_over
 from tests.support.memory import memory_for
 from tests.support.wire_world import BACKOFF_S, World
 from zk_layout.model import TopicPartition
@@ -310,12 +309,13 @@ def test_no_broker_is_left_out_while_the_backlog_is_full_of_another_ones_message
 
 
 @pytest.mark.parametrize("strike_at", [AtLine, AfterCall])
-def test_a_poll_interrupted_anywhere_leaves_every_message_and_every_broker_where_it_was(strike_at):
+@pytest.mark.parametrize("by", [interrupt, time_is_over])
+def test_a_poll_interrupted_anywhere_leaves_every_message_and_every_broker_where_it_was(strike_at, by):
     lines = PassedLines(POLLING)
     assert not is_struck(lines)
     # of the calls, which are fewer, every third
     for number in lines.first_times(1) if strike_at is AtLine else range(1, 10_000, 3):
-        if not is_struck(strike_at(number, interrupt, library=POLLING)):
+        if not is_struck(strike_at(number, by, library=POLLING)):
             return
 
 
@@ -323,9 +323,14 @@ def is_struck(strike):
     """Let a poll be interrupted there, and check that all goes on; False if it went by without a strike."""
     with World(random.Random(3), brokers=2, partitions=3, messages=6, backlog_bytes=100) as world:
         reader = Reader(world)
-        with strike, contextlib.suppress(KeyboardInterrupt):
-            while not reader.has_all(world.partitions):
-                reader.poll(most=4)
+        is_told = False
+        try:
+            with strike:
+                while not reader.has_all(world.partitions):
+                    reader.poll(most=4)
+        except (KeyboardInterrupt, TimeLimitError):
+            is_told = True
+        assert is_told == strike.struck, "what strikes comes out as it is"
         # as a stream does: it goes on behind the messages that its user has got
         world.fetcher.unassign(world.partitions)
         world.fetcher.assign({tp: len(reader.messages[tp.partition]) for tp in world.partitions})
