@@ -15,6 +15,7 @@ from dataclasses import replace
 from itertools import accumulate
 
 from rebalance.led.records import generation_path, round_path
+from tests.simulation.brokers import Brokers
 from tests.simulation.by_hand import Placing
 from tests.simulation.checker import Checker, Violation
 from tests.simulation.ending import Ending
@@ -122,6 +123,9 @@ class World:
             has_jvm_members=settings.jvm_members > 0,
             is_acknowledging=self.acknowledges,
         )
+        may_begin_at_end = not (settings.jvm_members or self.group_offsets.is_used or self.placing.waits_for_users)
+        self.brokers = Brokers(self, may_begin_at_end=may_begin_at_end)
+        self.checker.begins_at_end = self.brokers.begins_at_end
         self.hooks = Hooks(seed)
         self._steering = random.Random(f"steering {seed}")
         self._steers = self._steering.random() < 0.4
