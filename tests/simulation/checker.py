@@ -126,6 +126,8 @@ class Checker:
         """{consumer id: the session that registered it}."""
         self.deleted = set()
         """Partitions whose offsets an operator deleted, and nobody has written since: see begins_at_end."""
+        self.careful = set()
+        """Operators that may change nothing while the group has members."""
         self.begins_at_end = False
         """Whether a partition without an offset begins at the end of its log: auto.offset.reset=largest."""
         self.failed_polls = set()
@@ -235,6 +237,8 @@ class Checker:
                 actor.session = session
         else:
             actor.told_of_end = True
+            if kind is SessionKind.AUTH_FAILED:
+                actor.session = 0
 
     def _note_unanswered(self, name):
         for (who, _), life in self.lives.items():
@@ -278,10 +282,16 @@ class Checker:
         self.registered[consumer_id] = session
 
     def on_id_deleted(self, now, session, consumer_id, how):
+        self._check_careful(session, f"the registration {consumer_id}")
         registered = self.registered.pop(consumer_id)
         name = self.owner_of_session[session]
         if session != registered and name in self.actors:
             raise Violation("theft", f"{name} deletes the registration of {self.owner_of_session[registered]}")
+
+    def _check_careful(self, session, what):
+        name = self.owner_of_session[session]
+        if name in self.careful and self.registered:
+            raise Violation("careless", f"{name} changes {what}, and {sorted(self.registered)} are members")
 
     def on_refused(self, now, name, *_):
         """A request ended in an error: what it was for may be begun anew, and a release need not have its commit."""
@@ -328,6 +338,7 @@ class Checker:
             self.lives[name, tp] = life
 
     def on_owner_deleted(self, now, session, tp, how):
+        self._check_careful(session, f"the owner of {tp}")
         life = self.owners.pop(tp)
         life.ended, life.ended_after = now, len(self._history.events)
         if how == "session ended":
@@ -590,6 +601,7 @@ class Checker:
         return self.settings.adopt or self.requests_made
 
     def on_offset(self, now, session, tp, offset):
+        self._check_careful(session, f"the offset of {tp}")
         if self.is_in_kafka:
             return
         name = self.owner_of_session[session]
@@ -779,6 +791,7 @@ class Checker:
 
     def on_offset_deleted(self, now, session, tp):
         """Note that the next owner begins at the beginning."""
+        self._check_careful(session, f"the offset of {tp}")
         if self.is_in_kafka:
             return
         if self.begins_at_end:
