@@ -104,10 +104,6 @@ class SimulatedStore(MemoryStore):
         super().__init__(server, **settings)
         self.is_refused = False
 
-    @property
-    def is_told_that_it_is_over(self):
-        return any(isinstance(one.event, SessionEvent) and one.event.kind is SessionKind.EXPIRED for one in self.queue)
-
     def refuse(self):
         """Refuse its credentials, for good, while it has no connection."""
         self.is_refused = True
@@ -169,7 +165,7 @@ class SimulatedZooKeeper(MemoryZooKeeper):
 
     def request(self, store, kind, carry_out):
         self._before_request(store)
-        is_over = store.is_told_that_it_is_over
+        is_over = _will_hear_of_its_end(store)
         try:
             answer = super().request(store, kind, carry_out)
         except ConnectionLostError:
@@ -193,3 +189,8 @@ class SimulatedZooKeeper(MemoryZooKeeper):
         self.tree.session_is_ending = True
         super()._end_session(session_id)
         self.tree.session_is_ending = False
+
+
+def _will_hear_of_its_end(store):
+    """Whether the end of its session is on its way to the store."""
+    return any(isinstance(one.event, SessionEvent) and one.event.kind is SessionKind.EXPIRED for one in store.queue)
