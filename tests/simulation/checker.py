@@ -73,6 +73,10 @@ class Life:
     """With offsets in Kafka, which have no versions: what its member wrote cannot be told from the same of another."""
     sought: int | None = None
     """The lowest offset that its users asked for: a commit may go back as far."""
+    may_begin_at_end: bool = False
+    """Whether no offset was committed when it began, or an operator has deleted it since: see begins_at_end."""
+    is_placed: bool = False
+    """Whether its member knows at which end of the log it begins."""
     doubtful: set[int] = field(default_factory=set)
     """Offsets that users committed by name without a good answer: the next commit may write a smaller one."""
     ended: float | None = None
@@ -120,6 +124,14 @@ class Checker:
         self.taken = {}
         self.registered = {}
         """{consumer id: the session that registered it}."""
+        self.deleted = set()
+        """Partitions whose offsets an operator deleted, and nobody has written since: see begins_at_end."""
+        self.careful = set()
+        """Operators that may change nothing while the group has members."""
+        self.begins_at_end = False
+        """Whether a partition without an offset begins at the end of its log: auto.offset.reset=largest."""
+        self.failed_polls = set()
+        """Members whose fetchers have raised a FetchError in the call for messages that is under way."""
         self.placing = None
         """Of which topics users keep the offsets, and whether partitions without one wait for users."""
         self.acknowledges = False
@@ -176,6 +188,9 @@ class Checker:
             "took": self.on_took,
             "acked": self.on_acked,
             "may be acked": self.on_may_be_acked,
+            "end found": self.on_end_found,
+            "placed": self.on_placed,
+            "poll fails": self.on_poll_fails,
             "sought": self.on_sought,
             "named": self.on_named,
             "position": self.on_position,
@@ -222,6 +237,8 @@ class Checker:
                 actor.session = session
         else:
             actor.told_of_end = True
+            if kind is SessionKind.AUTH_FAILED:
+                actor.session = 0
 
     def _note_unanswered(self, name):
         for (who, _), life in self.lives.items():
@@ -265,10 +282,16 @@ class Checker:
         self.registered[consumer_id] = session
 
     def on_id_deleted(self, now, session, consumer_id, how):
+        self._check_careful(session, f"the registration {consumer_id}")
         registered = self.registered.pop(consumer_id)
         name = self.owner_of_session[session]
         if session != registered and name in self.actors:
             raise Violation("theft", f"{name} deletes the registration of {self.owner_of_session[registered]}")
+
+    def _check_careful(self, session, what):
+        name = self.owner_of_session[session]
+        if name in self.careful and self.registered:
+            raise Violation("careless", f"{name} changes {what}, and {sorted(self.registered)} are members")
 
     def on_refused(self, now, name, *_):
         """A request ended in an error: what it was for may be begun anew, and a release need not have its commit."""
@@ -294,8 +317,10 @@ class Checker:
     def on_owner_created(self, now, session, tp, text):
         name = self.owner_of_session[session]
         has_none = tp not in self.offsets and tp not in self.in_kafka
-        is_unsaid = self._is_by_hand(tp) or (self.placing.waits_for_users and has_none)
+        begins_at_end = self._standing(tp) is None
+        is_unsaid = self._is_by_hand(tp) or begins_at_end or (self.placing.waits_for_users and has_none)
         life = Life(name, session, now, set() if is_unsaid else {self._standing(tp)})
+        life.may_begin_at_end = begins_at_end
         self.paused.discard((name, tp))
         if tp in self.owners:
             raise Violation("two owners", f"{tp} by {name} and {self.owners[tp].actor}")
@@ -313,6 +338,7 @@ class Checker:
             self.lives[name, tp] = life
 
     def on_owner_deleted(self, now, session, tp, how):
+        self._check_careful(session, f"the owner of {tp}")
         life = self.owners.pop(tp)
         life.ended, life.ended_after = now, len(self._history.events)
         if how == "session ended":
@@ -400,8 +426,9 @@ class Checker:
             what = "again" if life.next_offset is not None and offset < life.next_offset else "out of turn"
             if life.next_offset is None:
                 what = "from the wrong place"
-            raise Violation("order", f"{name} hands out {tp}@{offset} {what}, expected {sorted(expected)}")
+            raise Violation("order", f"{name} hands out {tp}@{offset} {what}, expected {sorted(expected - {None})}")
         life.next_offset = offset + 1
+        life.is_placed = True
 
     def on_acked(self, now, name, tp, offset, user):
         self._ack(tp, (offset,))
@@ -461,6 +488,40 @@ class Checker:
             life.sought = offset if life.sought is None else min(life.sought, offset)
             life.restarts.clear()
             life.waiting.clear()
+
+    def on_end_found(self, now, name, tp, offset):
+        """A member is told where a log ends, to begin there: where no offset is committed, and once."""
+        life = self.lives.get((name, tp))
+        if life is None or not life.may_begin_at_end or (life.is_placed and not self._may_go_to_end(name, life)):
+            raise Violation("order", f"{name} would begin at the end of {tp}, {offset}, and has a place in it")
+        self._ack(tp, range(offset))
+        life.starts.add(offset)
+        life.restarts.add(offset)
+        if life.next_offset is not None:
+            life.foreign.add(offset)
+
+    def _may_go_to_end(self, name, life):
+        """Whether it may do so again: a release came to nothing, or its offset was deleted."""
+        return life.has_lost_versions or life.blips != self.actors[name].blips
+
+    def on_placed(self, now, name, tp, offset, how):
+        """The end counts as consumed, so that the next owner does not begin at a later one. how: who asked for it."""
+        life = self.lives[name, tp]
+        life.is_placed = True
+        if life.next_offset is None:
+            life.done = offset
+            actor = self.actors[name]
+            # what a fetcher finds while the coordinator is at work may be too late for its commit
+            if how == "asked" or (not actor.busy and actor.phase in (Phase.STABLE, Phase.DRAINING)):
+                life.acked = offset
+
+    def on_poll_fails(self, now, name):
+        self.failed_polls.add(name)
+
+    def check_told_of_failures(self, name):
+        """A call for messages has returned as if all was well."""
+        if name in self.failed_polls:
+            raise Violation("not told", f"{name} does not tell its user that a poll has failed")
 
     def on_named(self, now, name, tp, offset, stored):
         """A user commits an offset, done with all messages before it. stored: the offset that its member shows."""
@@ -540,6 +601,7 @@ class Checker:
         return self.settings.adopt or self.requests_made
 
     def on_offset(self, now, session, tp, offset):
+        self._check_careful(session, f"the offset of {tp}")
         if self.is_in_kafka:
             return
         name = self.owner_of_session[session]
@@ -600,6 +662,7 @@ class Checker:
                 zombie.foreign.add(offset)
         self.offsets[tp] = (offset, name)
         self.unreadable.discard(tp)
+        self.deleted.discard(tp)
         self._note_standing(tp)
 
     def _note_standing(self, tp):
@@ -728,7 +791,11 @@ class Checker:
 
     def on_offset_deleted(self, now, session, tp):
         """Note that the next owner begins at the beginning."""
+        self._check_careful(session, f"the offset of {tp}")
         if self.is_in_kafka:
+            return
+        if self.begins_at_end:
+            self._note_no_offset(tp)
             return
         self.on_offset(now, session, tp, 0)
         life = self.owners.get(tp)
@@ -736,9 +803,24 @@ class Checker:
             # a znode that is created anew has the versions of the one before: no commit can tell them apart
             life.unadopted, life.has_lost_versions = None, True
 
+    def _note_no_offset(self, tp):
+        """Note that the next owner begins at the end, and with commit.conflict=adopt this one goes there."""
+        self.offsets[tp] = (0, "operator")
+        self.deleted.add(tp)
+        self.unreadable.discard(tp)
+        for (_, owned), life in self.lives.items():
+            if owned == tp:
+                life.may_begin_at_end = True
+        life = self.owners.get(tp)
+        if life is not None:
+            life.unadopted, life.reset, life.has_lost_versions = None, None, True
+
     def _standing(self, tp):
+        """Return the committed offset; without one, None where members then begin at the end, and 0 elsewhere."""
         if self._is_by_hand(tp):
             return self.placing.results.get(tp, 0)
+        if self.begins_at_end and (tp not in self.offsets or tp in self.deleted):
+            return None
         return max(self.offsets.get(tp, (0, ""))[0], self.in_kafka.get(tp, 0), 0)
 
     def _check_owner(self, now, name, session, tp, offset):

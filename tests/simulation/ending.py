@@ -28,6 +28,8 @@ class Ending:
     def heal_everything(self):
         """Nothing stays cut, frozen or forbidden."""
         self._world.server.tree.forbidden.clear()
+        self._world.denials.open_everything()
+        self._world.denials.shut_down_refused()
         for member in list(self._world.time.frozen):
             self._world.time.go_on(member)
         for store in list(self._world.time.cut):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from legacy_consumer.fetching.fetcher import NO_POSITION
+from functools import partial
+
+from legacy_consumer.fetching.fetcher import LATEST, NO_POSITION
 from tests.support.fake_kafka import FakeBatch, FakeFetcher
 
 
@@ -36,13 +38,17 @@ class PatientClock:
 
 
 class SimulatedFetcher(FakeFetcher):
-    """before: called when a poll begins; interlude: when it has fetched and not returned yet."""
+    """Of one of the member's streams: others act when a poll begins, and when it has fetched and not returned yet."""
 
-    def __init__(self, kafka, clock, before, interlude):
-        super().__init__(kafka)
+    def __init__(self, member, clock):
+        super().__init__(member.world.kafka)
         self._clock = clock
-        self.before_poll_begins = before
-        self.before_poll_returns = interlude
+        self._world = member.world
+        self._name = member.name
+        self.before_poll_begins = partial(member.world.before_poll, member)
+        self.before_poll_returns = partial(member.world.interlude, member)
+        self.found_ends = {}
+        """{partition: where its log ended}, of those that are to begin there, since somebody has taken them away."""
 
     def poll(self, max_messages, timeout_s):
         self._clock.strike()
@@ -53,14 +59,24 @@ class SimulatedFetcher(FakeFetcher):
                 if what == "unassign":
                     self._positions.pop(tp, None)
                 else:
-                    self._positions[tp] = which[tp] if which[tp] == NO_POSITION else max(which[tp], 0)
+                    self._positions[tp] = which[tp] if which[tp] in (LATEST, NO_POSITION) else max(which[tp], 0)
         self._tell_of_the_lost()
-        messages = self._fetch(max_messages)
-        if not messages:
+        self._world.brokers.fail(self._name)
+        found = self._find_ends()
+        messages = [] if found else self._fetch(max_messages)
+        if not (messages or found):
             self._clock.waited += timeout_s
         self._meanwhile(self.before_poll_returns)
         self._clock.strike()
-        return FakeBatch(messages) if messages else None
+        return FakeBatch(messages, found) if messages or found else None
+
+    def _find_ends(self):
+        found = {tp: self._kafka.ends[tp] for tp, position in sorted(self._positions.items()) if position == LATEST}
+        for tp, end in found.items():
+            self._world.record("end found", self._name, tp, end)
+        self._positions.update(found)
+        self.found_ends.update(found)
+        return found
 
     def _meanwhile(self, act):
         """Nothing strikes the code that acts meanwhile."""

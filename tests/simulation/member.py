@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from legacy_consumer.fetching.fetcher import EARLIEST
+from legacy_consumer.fetching.fetcher import EARLIEST, LATEST
 from legacy_consumer.member.resets import ResetFollower
 from legacy_consumer.member.stream import GatedStream
 from legacy_consumer.member.stream_delivery import DeliverySettings, StreamDelivery
@@ -30,6 +30,7 @@ from rebalance.machine import Phase, Policy
 from rebalance.ownership import Ownership
 from rebalance.registrar import Registrar
 from rebalance.upkeep import Periods
+from tests.simulation.brokers import LogEnds
 from tests.simulation.by_hand import DirectCalls, KeepingListener
 from tests.simulation.checker import Violation
 from tests.simulation.fetching import PatientClock, SimulatedFetcher
@@ -74,14 +75,14 @@ class OurMember:
                 consumer_id=consumer_id,
                 auto_commit=settings.auto_commit,
                 at_next=settings.at_next,
-                reset_to=None if world.placing.waits_for_users else EARLIEST,
+                reset_to=self._reset_to(),
                 adopt_foreign_commits=settings.adopt,
                 retries=RetrySettings(max_retries=2, backoff_s=0.0),
                 topics_by_hand=world.placing.topics,
             ),
             offsets=offsets,
             progress=self.progress,
-            log_offsets=lambda: world.fetchers,
+            log_offsets=lambda: LogEnds(self),
             streams=self,
             session_id=lambda: self.coordinator.session_id,
             on_unowned=lambda: self.coordinator.post(Doubted()),
@@ -163,10 +164,9 @@ class OurMember:
         for topic, count in subscription.items():
             for thread in range(count):
                 clock = PatientClock(world.clock)
+                fetcher = SimulatedFetcher(self, clock)
                 stream = GatedStream(
-                    fetcher=SimulatedFetcher(
-                        world.kafka, clock, partial(world.before_poll, self), partial(world.interlude, self)
-                    ),
+                    fetcher=fetcher,
                     progress=self.progress,
                     clock=clock,
                     consumer_timeout_ms=50,
@@ -178,11 +178,16 @@ class OurMember:
                 )
                 self._streams[topic, thread] = stream
                 style = world.rng.choice(("batches", "batches", "next", "iterate"))
-                self.users.append(User(self, stream, clock, len(self.users) + 1, style))
+                self.users.append(User(self, stream, fetcher, clock, len(self.users) + 1, style))
         self.store.add_session_listener(self._told)
         self._told_first()
         self.coordinator.open()
         self.follower.start()
+
+    def _reset_to(self):
+        if self.world.placing.waits_for_users:
+            return None
+        return LATEST if self.world.brokers.begins_at_end else EARLIEST
 
     def _make_offsets(self):
         in_zookeeper = ZooKeeperOffsetStore(self.store, GROUP)
@@ -241,6 +246,8 @@ class OurMember:
         self.wake_at = world.clock.now + wait_s
         if wait_s > 0:
             status = self.coordinator.status
+            if self.store.is_refused and self.store.session_id == 0 and self.coordinator.refusal is None:
+                raise Violation("not told", f"{self.name} does not say that ZooKeeper refuses its credentials")
             _look_for_defect(status.error, may_be_refused=world.led_stranger.is_there)
             world.record("rest", self.name, status.phase, status.owned)
             return False

@@ -63,6 +63,14 @@ class Timing:
         del self.cut[store]
         self._world.server.resume(store)
 
+    def refuse(self, store):
+        """Its connection would be back, and its credentials are refused."""
+        self._world.record("credentials refused", self._world.server.actors[store])
+        due = self.cut.pop(store)
+        if self._world.server.is_alive(store.server_session_id):
+            self.orphans[store.server_session_id] = due
+        store.refuse()
+
     def end_session(self, session_id, reason):
         """At the server; its store learns of it by and by."""
         self._world.server.reason = reason

@@ -16,7 +16,7 @@ import itertools
 import random
 import sys
 
-from legacy_consumer.errors import ConsumerTimeoutError, NoCommittedOffsetError, NotAssignedError
+from legacy_consumer.errors import ConsumerTimeoutError, FetchError, NoCommittedOffsetError, NotAssignedError
 from tests.simulation.by_hand import place
 from tests.simulation.checker import Violation
 from tests.simulation.fetching import no_strike
@@ -124,9 +124,10 @@ class Trouble:
 class User:
     """The thread that consumes one stream: takes, holds for a while, comes back, commits; and its successors."""
 
-    def __init__(self, member, stream, clock, ident, style):
+    def __init__(self, member, stream, fetcher, clock, ident, style):
         self.member = member
         self.stream = stream
+        self.fetcher = fetcher
         self.clock = clock
         self.ident = ident
         self.style = style
@@ -152,6 +153,12 @@ class User:
             with trouble.at_a_line(member):
                 handed_out = self._next(size)
             messages = self._seen(handed_out)
+            self._note_places()
+            member.world.checker.check_told_of_failures(member.name)
+        except FetchError:
+            self._iterator = None
+            member.world.record("told of a failed poll", member.name)
+            messages = ()
         except Interrupted:
             self._iterator = None
             member.world.record("interrupted", member.name, self.ident)
@@ -164,6 +171,8 @@ class User:
             messages = ()
         finally:
             self.clock.strike = no_strike
+            self.fetcher.found_ends.clear()
+            member.world.checker.failed_polls.discard(member.name)
             member.using = False
             member.wake_at = 0.0
         for tp, number in messages:
@@ -186,6 +195,13 @@ class User:
         except (ConsumerTimeoutError, StopIteration):
             self._iterator = None
             return None
+
+    def _note_places(self):
+        """The member shows where partitions begin whose log ends its fetcher has found: it is there for good."""
+        for tp, end in sorted(self.fetcher.found_ends.items()):
+            with contextlib.suppress(NotAssignedError):
+                if self.stream.position(tp) == end:
+                    self.member.world.record("placed", self.member.name, tp, end, "fetched")
 
     def _seen(self, handed_out):
         """Give the user what is handed out, whatever happens while it looks at that."""

@@ -15,8 +15,11 @@ from dataclasses import replace
 from itertools import accumulate
 
 from rebalance.led.records import generation_path, round_path
+from tests.simulation.brokers import Brokers
 from tests.simulation.by_hand import Placing
 from tests.simulation.checker import Checker, Violation
+from tests.simulation.commands import Commands
+from tests.simulation.denials import Denials
 from tests.simulation.ending import Ending
 from tests.simulation.history import History
 from tests.simulation.hooks import Hooks
@@ -108,6 +111,8 @@ class World:
         self.fetchers = FakeFetchers(self.kafka)
         self.admin = self.server.connect("operator")
         self.partitions = dict(settings.topics)
+        self.denials = Denials(self, may_be=not settings.jvm_members)
+        self.server.note_lost = self.denials.note_lost
         self.led = led_strategy(seed)
         self._may_not_lead = "m1" if random.Random(f"may not lead {seed}").random() < 0.2 else None
         """A member of a led group that an ACL keeps from writing what a leader writes, for good."""
@@ -122,6 +127,9 @@ class World:
             has_jvm_members=settings.jvm_members > 0,
             is_acknowledging=self.acknowledges,
         )
+        may_begin_at_end = not (settings.jvm_members or self.group_offsets.is_used or self.placing.waits_for_users)
+        self.brokers = Brokers(self, may_begin_at_end=may_begin_at_end)
+        self.checker.begins_at_end = self.brokers.begins_at_end
         self.hooks = Hooks(seed)
         self._steering = random.Random(f"steering {seed}")
         self._steers = self._steering.random() < 0.4
@@ -142,6 +150,7 @@ class World:
         self._incarnations = 0
         self._crashed_ids = []
         self.others = Others(self)
+        self.commands = Commands(self)
         self.led_stranger = LedStranger(self)
         if self.others.rng.random() < 0.15:
             # a user that wants no pause between two tries
@@ -207,6 +216,8 @@ class World:
     def _step(self):
         if self._forbids and self._forbidding.random() < 0.03:
             self._forbid()
+        self.denials.act()
+        self.commands.act()
         self.led_stranger.act()
         self.group_offsets.carry_out_late()
         chosen = bisect(self._weights, self.rng.random() * self._weights[-1])
@@ -216,7 +227,7 @@ class World:
 
     def before_request(self, store):
         """Whoever asks may be interleaved with others, die, or be struck."""
-        if self.faults and self.others.before_request(store):
+        if self.faults and (self.others.before_request(store) or self.commands.is_giving(store)):
             self.go_on_meanwhile(0.0)
         member = self.by_store.get(store)
         if member is None or not self.faults or self._depth >= DEPTH:
@@ -298,6 +309,10 @@ class World:
         if not self.faults:
             return None
         name = self.checker.owner_of_session.get(session_id, "")
+        if name in self.checker.actors and (denied := self.denials.refusal(kind)) is not None:
+            self.failed_requests[name] += 1
+            self.record("refused", name, kind, denied.error, "")
+            return denied
         if name in self.checker.actors and self.others.rng.random() < self.others.refuse:
             refusal = self.others.rng.choice(_REFUSALS)
             self.failed_requests[name] += 1
@@ -470,7 +485,9 @@ class World:
 
     def _heal_connection(self):
         store = self.one_of([store for store in self.time.cut if not store.is_stalled])
-        if store is not None:
+        if store is not None and self.denials.refuses_credentials(store):
+            self.time.refuse(store)
+        elif store is not None:
             self.time.heal(store)
 
     def _forget_session(self):

@@ -7,11 +7,17 @@ two ZooKeeper operations, in one thread, by plain nesting of calls.
 from __future__ import annotations
 
 from zk_layout.codecs import decode_offset
-from zk_layout.errors import MalformedZnodeError, MultiFailedError, NotPermittedError
-from zk_layout.memory_store import MemoryStore, MemoryZooKeeper
+from zk_layout.errors import (
+    AuthenticationError,
+    ConnectionLostError,
+    MalformedZnodeError,
+    MultiFailedError,
+    NotPermittedError,
+)
+from zk_layout.memory_store import Delivery, MemoryStore, MemoryZooKeeper
 from zk_layout.memory_tree import MemoryTree
 from zk_layout.model import TopicPartition
-from zk_layout.store import CreateOp, DeleteOp, SetOp
+from zk_layout.store import CreateOp, DeleteOp, SessionEvent, SessionKind, SetOp
 
 GROUP = "g"
 IDS = f"/consumers/{GROUP}/ids"
@@ -34,9 +40,18 @@ class RecordingTree(MemoryTree):
         self.session_is_ending = False
         self.forbidden = set()
         """Znodes that members may not write, as an ACL has it."""
+        self.closed = set()
+        """Znodes that members may not read."""
+        self.hides = False
+        """Whether members are not told either that a closed znode exists, as by ZooKeeper 3.9."""
         self.is_member = lambda session_id: False
         self.forbids = lambda session_id, path: False
         """Whether this session alone may not write it."""
+
+    def check_open(self, path, session_id):
+        """Raise NotPermittedError if this session may not read it."""
+        if path in self.closed and self.is_member(session_id):
+            raise NotPermittedError(path)
 
     def write(self, ops, session_id):
         for index, op in enumerate(ops):
@@ -74,12 +89,47 @@ class RecordingTree(MemoryTree):
     def _learn(self, path):
         parts = path.split("/")
         known = ("other", None)
-        if path.startswith("/consumers/") and len(parts) == 6 and parts[3] in ("owners", "offsets"):
+        if path.startswith(f"/consumers/{GROUP}/") and len(parts) == 6 and parts[3] in ("owners", "offsets"):
             known = (parts[3][:-1], TopicPartition(parts[4], int(parts[5])))
         elif path.startswith(IDS + "/") and not parts[4].startswith("stranger"):
             known = ("id", parts[4])
         self._known[path] = known
         return known
+
+
+class SimulatedStore(MemoryStore):
+    """A client that may not read what an ACL closes, and whose credentials may be refused."""
+
+    def __init__(self, server, **settings):
+        super().__init__(server, **settings)
+        self.is_refused = False
+
+    def refuse(self):
+        """Refuse its credentials, for good, while it has no connection."""
+        self.is_refused = True
+        self.queue.append(Delivery(SessionEvent(SessionKind.AUTH_FAILED, 0)))
+
+    def _request(self, kind, carry_out):
+        try:
+            return super()._request(kind, carry_out)
+        except ConnectionLostError:
+            if self.is_refused:
+                raise AuthenticationError("injected: ZooKeeper refuses the credentials") from None
+            raise
+
+    def _get_data(self, path, watcher=None):
+        self._server.tree.check_open(path, self.server_session_id)
+        return super()._get_data(path, watcher)
+
+    def _list_children(self, path, watcher):
+        self._server.tree.check_open(path, self.server_session_id)
+        return super()._list_children(path, watcher)
+
+    def _exists(self, path, watcher=None):
+        stat = super()._exists(path, watcher)
+        if stat is not None and self._server.tree.hides:
+            self._server.tree.check_open(path, self.server_session_id)
+        return stat
 
 
 class SimulatedZooKeeper(MemoryZooKeeper):
@@ -101,19 +151,26 @@ class SimulatedZooKeeper(MemoryZooKeeper):
         self._after_request = after_request
         self.actors = {}
         """{store: the name of who uses it}."""
+        self.note_lost = lambda store, *, is_over: None
+        """Called when a request was lost; it may raise another error."""
         self.reason = "closed"
         """Why a session ends that ends now."""
 
     def connect(self, name):
         """A started store for an actor."""
-        store = MemoryStore(self, session_timeout_ms=SESSION_TIMEOUT_MS)
+        store = SimulatedStore(self, session_timeout_ms=SESSION_TIMEOUT_MS)
         self.actors[store] = name
         store.start()
         return store
 
     def request(self, store, kind, carry_out):
         self._before_request(store)
-        answer = super().request(store, kind, carry_out)
+        is_over = _will_hear_of_its_end(store)
+        try:
+            answer = super().request(store, kind, carry_out)
+        except ConnectionLostError:
+            self.note_lost(store, is_over=is_over)
+            raise
         self._after_request(store, kind)
         return answer
 
@@ -132,3 +189,8 @@ class SimulatedZooKeeper(MemoryZooKeeper):
         self.tree.session_is_ending = True
         super()._end_session(session_id)
         self.tree.session_is_ending = False
+
+
+def _will_hear_of_its_end(store):
+    """Whether the end of its session is on its way to the store."""
+    return any(isinstance(one.event, SessionEvent) and one.event.kind is SessionKind.EXPIRED for one in store.queue)

@@ -39,9 +39,10 @@ class FakeMessage:
 
 
 class FakeBatch:
-    def __init__(self, messages):
+    def __init__(self, messages, placed=()):
+        """placed: the positions of partitions whose logs' ends were looked up."""
         self._messages = messages
-        self.next_offsets = {message.tp: message.number + 1 for message in messages}
+        self.next_offsets = {**dict(placed), **{message.tp: message.number + 1 for message in messages}}
 
     def __len__(self):
         return len(self._messages)

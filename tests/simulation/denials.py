@@ -1,0 +1,87 @@
+"""What ZooKeeper denies to members of a simulated world, for a while or for good.
+
+An ACL closes an offset, an owner, a registration, a topic or a list to members: they may not read it. ZooKeeper 3.9
+does not tell them either that such a znode exists. A write is refused because nobody knows whom its ACL should name. A
+request ends in SessionExpiredError where the session is over. The credentials are refused when a connection is made
+anew: then no request is answered any more, and the member's user shuts it down.
+"""
+
+from __future__ import annotations
+
+import random
+
+from tests.simulation.zookeeper import IDS, OFFSETS, OWNERS
+from zk_layout.errors import AuthenticationError, SessionExpiredError
+from zk_layout.memory_store import Refusal
+from zk_layout.model import TopicPartition
+
+_WRITES = ("create", "multi")
+
+
+class Denials:
+    """Drawn from a generator of its own, so that worlds without any of this are what they were."""
+
+    def __init__(self, world, *, may_be):
+        self._world = world
+        self._rng = rng = random.Random(f"denials {world.seed}")
+        self._closes = rng.random() < 0.1 and may_be
+        world.server.tree.hides = rng.random() < 0.5
+        self._has_hidden_members = False
+        self._refuses = rng.choice((0.01, 0.04)) if rng.random() < 0.07 and may_be else 0.0
+        self._expires = rng.random() < 0.1 and may_be
+        self._refuses_credentials = rng.choice((0.1, 0.5)) if rng.random() < 0.07 and may_be else 0.0
+
+    def act(self):
+        """Now and then an ACL closes something or opens it again, or a user shuts down what ZooKeeper refuses."""
+        if self._closes and self._rng.random() < 0.05:
+            self._close_or_open()
+        if self._refuses_credentials and self._rng.random() < 0.2:
+            self.shut_down_refused()
+
+    def shut_down_refused(self):
+        """The streams of such a member raise AuthenticationError, and its user gives it up."""
+        for member in self._world.members:
+            if member.store.is_refused and not (member.closing or member.turning or member.using):
+                member.ask_to_close()
+
+    def open_everything(self):
+        """The faults are over; members count in whom an ACL hid with the next change of the list of members."""
+        self._world.server.tree.closed.clear()
+        if self._has_hidden_members:
+            path = f"{IDS}/stranger that comes and goes"
+            self._world.admin.create(path, b"", make_parents=True)
+            self._world.admin.delete(path)
+
+    def _close_or_open(self):
+        tree, world = self._world.server.tree, self._world
+        if tree.closed and self._rng.random() < 0.6:
+            path = self._rng.choice(sorted(tree.closed))
+            tree.closed.discard(path)
+            world.record("opened", path)
+            return
+        topic = self._rng.choice(sorted(world.partitions))
+        tp = TopicPartition(topic, self._rng.randrange(world.partitions[topic]))
+        offset, owner = f"{OFFSETS}/{tp.topic}/{tp.partition}", f"{OWNERS}/{tp.topic}/{tp.partition}"
+        ids = [f"{IDS}/{name}" for name in sorted(world.checker.registered)]
+        path = self._rng.choice((offset, offset, owner, owner, *ids, IDS, f"/brokers/topics/{topic}"))
+        if path == offset:
+            world.record("forbidden", tp)
+        self._has_hidden_members |= path in ids
+        tree.closed.add(path)
+        world.record("closed", path)
+
+    def refusal(self, kind):
+        """Return how this request of a member is refused, None if it is not."""
+        if kind in _WRITES and self._refuses and self._rng.random() < self._refuses:
+            return Refusal(AuthenticationError("injected: nobody knows whom the ACL should name"))
+        return None
+
+    def note_lost(self, store, *, is_over):
+        """A request of a member was lost. is_over: its session has ended, which the member has not been told."""
+        if is_over and self._expires and store in self._world.by_store and self._rng.random() < 0.7:
+            raise SessionExpiredError("injected: the session has expired")
+
+    def refuses_credentials(self, store):
+        """Whether the connection of this store, which was cut, is refused when it comes back."""
+        is_members = store in self._world.by_store and self._world.faults
+        return is_members and self._rng.random() < self._refuses_credentials
