@@ -121,6 +121,9 @@ class GroupReader:
 
         Raises: ZooKeeperError.
         """
+        if self.has_hidden:
+            # no watch fires when the ACL is opened
+            self.forget_members()
         if self._snapshot is None:
             self._read_members()
             topics = self._read_topics()
@@ -142,6 +145,11 @@ class GroupReader:
             kinds={name: one.kind for name, one in self._members.items()},
             created={topic: one.created for topic, one in known.items() if one.created is not None},
         )
+
+    @property
+    def has_hidden(self) -> bool:
+        """Whether an ACL hid the registration of a member of the list."""
+        return any(one.holder is None for one in self._members.values())
 
     def holder_of(self, name: str) -> int | None:
         """The session of a member's id znode when it was read; 0 if there was none, or if it is not ephemeral.

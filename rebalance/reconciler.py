@@ -181,13 +181,13 @@ class Reconciler:
             logger.info("%s: could not watch its owner znodes: %s", self._consumer_id, error)
 
     def audit(self) -> Event | None:
-        """Drop partitions that ZooKeeper does not show as mine; Triggered if there were any.
+        """Drop partitions that ZooKeeper does not show as mine; Triggered if there were any, or if a member is hidden.
 
         A JVM member deletes owner znodes by path alone, and their owner gets no notice.
         """
         lost = self._ownership.lost()
         if not lost:
-            return None
+            return Triggered("an ACL hid a registration") if self._reader.has_hidden else None
         # first: a logging handler of the user's may raise
         self.drop(lost)
         logger.warning("%s: lost the owner znodes of %s", self._consumer_id, ", ".join(map(str, sorted(lost)[:5])))

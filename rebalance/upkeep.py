@@ -13,7 +13,7 @@ from rebalance.mailbox import Chore, Mailbox
 from rebalance.reconciler import Reconciler
 from rebalance.registrar import Registrar
 from rebalance.status import Report
-from zk_layout.errors import LegacyConsumerError
+from zk_layout.errors import LegacyConsumerError, NotPermittedError
 from zk_layout.shown import in_one_line
 
 logger = logging.getLogger(__name__)
@@ -82,6 +82,10 @@ class Upkeep:
         return following
 
     def _audit(self, state: MemberState) -> Event | None:
-        self._registrar.mend(state.session_id)
+        try:
+            self._registrar.mend(state.session_id)
+        except NotPermittedError as error:
+            # whether the group still sees this member is found out with the next change of the group
+            logger.info("%s: cannot see whether its registration is as it was: %s", self._name, error)
         # in every phase: a member that cannot begin one partition delivers the others, for days perhaps
         return self._reconciler.audit()

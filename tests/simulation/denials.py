@@ -26,7 +26,6 @@ class Denials:
         self._rng = rng = random.Random(f"denials {world.seed}")
         self._closes = rng.random() < 0.1 and may_be
         world.server.tree.hides = rng.random() < 0.5
-        self._has_hidden_members = False
         self._refuses = rng.choice((0.01, 0.04)) if rng.random() < 0.07 and may_be else 0.0
         self._expires = rng.random() < 0.1 and may_be
         self._refuses_credentials = rng.choice((0.1, 0.5)) if rng.random() < 0.07 and may_be else 0.0
@@ -45,12 +44,8 @@ class Denials:
                 member.ask_to_close()
 
     def open_everything(self):
-        """The faults are over; members count in whom an ACL hid with the next change of the list of members."""
+        """The faults are over."""
         self._world.server.tree.closed.clear()
-        if self._has_hidden_members:
-            path = f"{IDS}/stranger that comes and goes"
-            self._world.admin.create(path, b"", make_parents=True)
-            self._world.admin.delete(path)
 
     def _close_or_open(self):
         tree, world = self._world.server.tree, self._world
@@ -66,7 +61,6 @@ class Denials:
         path = self._rng.choice((offset, offset, owner, owner, *ids, IDS, f"/brokers/topics/{topic}"))
         if path == offset:
             world.record("forbidden", tp)
-        self._has_hidden_members |= path in ids
         tree.closed.add(path)
         world.record("closed", path)
 

@@ -20,7 +20,7 @@ from zk_layout.errors import (
     ZooKeeperError,
 )
 from zk_layout.memory_store import Fault, MemoryStore, Refusal
-from zk_layout.model import SubscriptionPattern
+from zk_layout.model import SubscriptionPattern, TopicPartition
 from zk_layout.store import SessionEvent, SessionKind, SetOp
 
 IDS = f"/consumers/{GROUP}/ids"
@@ -556,3 +556,46 @@ def test_an_owner_znode_that_another_client_overwrites_and_closes_by_an_acl_hold
     group.admin.delete(f"/consumers/{GROUP}/owners/t/0")
     group.pass_time(20)
     assert group.owners("t") == {0: "g_a-0", 1: "an operator was here", 2: "g_b-0", 3: "g_b-0"}
+
+
+def test_members_that_an_acl_hid_from_some_agree_with_all_once_it_is_lifted(monkeypatch):
+    """Of two members one is hidden; a third one, which joins meanwhile, reads the group without it."""
+    group = Group({"t": 6})
+    members = [group.join(name, {"t": 1}) for name in ("a", "b")]
+    settle(group)
+    closed = {f"/consumers/{GROUP}/ids/g_b"}
+    read = MemoryStore._get_data
+
+    def guarded(store, path, watcher=None):
+        if path in closed:
+            raise NotPermittedError(path)
+        return read(store, path, watcher)
+
+    monkeypatch.setattr(MemoryStore, "_get_data", guarded)
+    members.append(group.join("c", {"t": 1}))
+    group.pass_time(60.0)
+    owned = [tp for member in members for tp in member.owned]
+    assert len(owned) == len(set(owned))
+    closed.clear()
+    group.pass_time(60.0)
+    assert [len(member.owned) for member in members] == [2, 2, 2]
+    assert {member.phase for member in members} == {Phase.STABLE}
+
+
+def test_a_member_whose_own_registration_an_acl_hides_still_audits_its_owner_znodes(monkeypatch):
+    group = Group({"t": 2})
+    member = group.join("a", {"t": 1})
+    settle(group)
+    hidden, taken = f"/consumers/{GROUP}/ids/g_a", f"/consumers/{GROUP}/owners/t/1"
+    read = MemoryStore._get_data
+
+    def guarded(store, path, watcher=None):
+        if path == hidden:
+            raise NotPermittedError(path)
+        return read(store, path, watcher)
+
+    monkeypatch.setattr(MemoryStore, "_get_data", guarded)
+    group.admin.delete(taken)
+    group.admin.create(taken, b"g_x-0", ephemeral=True)
+    group.pass_time(60.0)
+    assert TopicPartition("t", 1) not in member.delivery.flowing
