@@ -237,7 +237,7 @@ class OurMember:
             return False
         except InjectedError:
             # as the coordinator's thread, which outlives it, and waits unless something came meanwhile
-            wait_s = 0.0 if self.coordinator._mailbox._bell.wait(0) else 1.0
+            wait_s = 0.0 if self.coordinator._mailbox._bell.is_set() else 1.0
         finally:
             self.turning = False
         if self.coordinator.is_closed:
