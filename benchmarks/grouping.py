@@ -41,7 +41,7 @@ JOIN_REQUESTS = "join_requests"
 COMMITS_PER_S = "commits_per_s"
 
 _TOPIC = "benchmark"
-_DURABLE = {"forceSync": "yes", "preAllocSize": "65536"}
+DURABLE = {"forceSync": "yes", "preAllocSize": "65536"}
 """ZooKeeper as it comes: each transaction is on the disk before it is answered, which an embedded one leaves out."""
 _SMALL_HEAP = ("-Xms32m", "-Xmx128m")
 _COMMITS: dict[Side, int] = {"ours": 40, "jvm": 4}
@@ -115,7 +115,7 @@ class GroupScene:
     def open(self, effort: Effort) -> Iterator[GroupStage]:  # noqa: ARG002  (the same work, quick or not)
         """Start servers and create the topic."""
         with ExitStack() as stack:
-            zookeeper = stack.enter_context(EmbeddedZooKeeper(self.zookeeper_version, properties=_DURABLE))
+            zookeeper = stack.enter_context(EmbeddedZooKeeper(self.zookeeper_version, properties=DURABLE))
             kafka = stack.enter_context(EmbeddedKafka(zookeeper=zookeeper, flags=ALL_COMPILERS))
             kafka.create_topic(_TOPIC, partitions=self.partitions)
             workspace = stack.enter_context(Workspace("benchmark"))

@@ -12,13 +12,17 @@ of them, and the contract suite runs on the oldest and the newest kazoo that it 
     _read_header             shows which request was answered, heartbeats included: the lease of a session
     _submit                  shows when that request was sent
 
-These have no underscore, and a new release may change them all the same. The first five are overridden here, and kazoo
-calls them; its connection holds the other two:
+These have no underscore, and a new release may change them all the same. The last two are held by kazoo's connection;
+the others are overridden here, and kazoo calls them:
 
+    async_result             makes a Reply
     create_connection        a silent host must not use up the session's whole timeout; and the socket can be cut
     create_socket_pair       its pipe is made larger, and _call writes the waking byte into it
     dispatch_callback        calls on the connection's thread, in the order of the server's messages
     select                   sees bytes that TLS has decrypted, and makes no epoll object for each wait
+    set                      of a Reply: wakes the thread that waits for the answer
+    set_exception            the same
+    wait                     of a Reply: an exception that strikes a thread in a lock of kazoo's would leave it taken
     spawn                    kazoo's threads become threads that the library knows as its own
     retry_sleeper            handed from kazoo's connection to StoreConnection, with the logger
     sasl_options             the same
@@ -44,7 +48,7 @@ from typing import Any, ClassVar
 
 from kazoo import exceptions as kazoo_errors
 from kazoo.client import KazooClient
-from kazoo.handlers.threading import SequentialThreadingHandler
+from kazoo.handlers.threading import AsyncResult, SequentialThreadingHandler
 from kazoo.protocol.connection import ConnectionHandler
 from kazoo.protocol.serialization import Connect
 from kazoo.protocol.states import EventType, KeeperState, WatchedEvent
@@ -52,7 +56,7 @@ from kazoo.protocol.states import EventType, KeeperState, WatchedEvent
 from zk_layout.multi_read import MULTI_READ, ReadKind, encode_multi_read
 from zk_layout.multi_write import MULTI_WRITE, NOTHING
 from zk_layout.running_threads import OwnThread
-from zk_layout.signals import Flag
+from zk_layout.signals import Flag, Signal
 from zk_layout.sockets import open_socket
 from zk_layout.store import WatchEvent, WatchKind
 from zk_layout.weak_watchers import HeldWatcher, watcher_of
@@ -62,6 +66,28 @@ logger = logging.getLogger(__name__)
 _INT = struct.Struct(">i")
 _LONG_INT = struct.Struct(">qi")
 _CLOSE_GRACE_S = 2.0  # how long a server may take to confirm the end of the session
+
+
+class Reply(AsyncResult):  # type: ignore[misc]  # kazoo has no types
+    """The answer to a request. The thread that waits for it takes no lock of kazoo's: see signals.py."""
+
+    def __init__(self, handler: StoreHandler) -> None:
+        super().__init__(handler)
+        self._told = Signal()
+
+    def set(self, value: Any = None) -> None:
+        """Store the answer, and wake the thread that waits."""
+        super().set(value)
+        self._told.notify()
+
+    def set_exception(self, exception: BaseException) -> None:
+        """Store the error, and wake the thread that waits."""
+        super().set_exception(exception)
+        self._told.notify()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait for the answer, at most timeout seconds; True if it is there."""
+        return self._told.wait_for(self.ready, timeout)
 
 
 class StoreHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no types
@@ -76,6 +102,10 @@ class StoreHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo h
         self._tls = tls
         self._server: socket.socket | None = None
         self._connection_thread: threading.Thread | None = None
+
+    def async_result(self) -> Reply:
+        """Return what a request will be answered in."""
+        return Reply(self)
 
     def create_connection(
         self, address: tuple[str, int], hostname: str | None = None, timeout: float = 10.0, **_: Any

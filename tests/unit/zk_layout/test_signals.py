@@ -4,11 +4,13 @@ import ast
 import threading
 from pathlib import Path
 
+import kazoo.handlers.utils
 import pytest
 
 from tests.support.at_line import AfterCall, AtLine
 from tests.support.waiting import eventually
-from zk_layout import signals
+from zk_layout import kazoo_client, signals
+from zk_layout.kazoo_client import StoreHandler
 from zk_layout.signals import Flag, Signal
 
 ROOT = Path(__file__).parents[3]
@@ -136,3 +138,23 @@ def conditions_and_events():
 
 def test_no_lock_of_the_library_is_entered_in_python_code():
     assert list(conditions_and_events()) == []
+
+
+@pytest.mark.parametrize("strikes", [AtLine, AfterCall])
+def test_a_thread_that_waits_for_zookeepers_answer_takes_no_lock_that_an_exception_could_leave_taken(strikes):
+    """kazoo's thread sets the answer under such a lock: it would wait for ever, and the session would end."""
+    for line in range(200):
+        reply = StoreHandler(None).async_result()
+        try:
+            with strikes(line, limit, (*LIBRARY, kazoo_client.__file__, kazoo.handlers.utils.__file__)) as at:
+                assert reply.wait(0.001) is False
+        except SoftTimeLimitError:
+            pass
+        answering = threading.Thread(target=reply.set, args=(17,), daemon=True)
+        answering.start()
+        answering.join(60)
+        assert not answering.is_alive()
+        assert (reply.wait(60), reply.value, reply.exception) == (True, 17, None)
+        if not at.struck:
+            break
+    assert not at.struck, "all lines were tried"
