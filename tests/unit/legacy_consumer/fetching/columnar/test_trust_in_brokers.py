@@ -10,6 +10,7 @@ import threading
 from contextlib import closing
 from dataclasses import replace
 
+import legacy_consumer_native
 import pytest
 
 from legacy_consumer.config import ConsumerConfig
@@ -260,7 +261,12 @@ def test_an_inner_offset_that_cannot_be_is_damage(inner):
 
 
 @pytest.mark.parametrize(
-    ("error", "kind"), [(MemoryError(), FetchError), (OverflowError("too large"), CorruptRecordsError)]
+    ("error", "kind"),
+    [
+        (MemoryError(), FetchError),
+        (legacy_consumer_native.TooLargeError("too large"), FetchError),
+        (legacy_consumer_native.DamagedRecordsError("damaged"), CorruptRecordsError),
+    ],
 )
 def test_every_error_of_the_decoder_names_the_partition_and_the_offset(error, kind, monkeypatch):
     def fail(*_, **__):
