@@ -56,9 +56,9 @@ class Lane:
             self._process.wait()
 
     def counts(self) -> Counter[str]:
-        """The numbers of its last line."""
-        lines = self.log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-        found = _COUNT.findall(lines[-1]) if lines else []
+        """The numbers of pytest's last line, behind which a thread of librdkafka may have written another."""
+        lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()
+        found = _COUNT.findall(next((line for line in reversed(lines) if line.startswith("==")), ""))
         return Counter({word.rstrip("s") if word.startswith("error") else word: int(number) for number, word in found})
 
 

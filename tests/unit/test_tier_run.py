@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.lanes import LANES, QUICK_LANES, paths_of
+from tests.lanes import LANES, QUICK_LANES, Lane, paths_of
 from tests.support import leaks
 from tests.support.tiers import QUICK_TIERS, TIERS
 
@@ -189,3 +189,12 @@ def test_folder(): tempfile.mkdtemp(prefix="kafka-logs-")
 
 def test_processes_of_another_run_are_not_ours():
     assert leaks.processes_left("a mark that no run has") == []
+
+
+def test_the_sum_of_a_lane_is_pytests_whatever_a_thread_prints_behind_it(tmp_path):
+    lane = Lane.__new__(Lane)
+    lane.log = tmp_path / "log"
+    lane.log.write_text(
+        "=== 2 failed, 1255 passed in 9.0s ===\n%3|FAIL|rdkafka: Connect to ipv4#127.0.0.1:13433 failed: refused\n"
+    )
+    assert lane.counts() == {"failed": 2, "passed": 1255}
