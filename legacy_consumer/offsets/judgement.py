@@ -15,9 +15,10 @@ apart, in this order:
   broker started;
 - no topic was ever deleted from /brokers/topics of this ensemble: so there is no earlier topic.
 
-If none of them holds, the offset counts as an earlier topic's. That is wrong only for offsets that were imported for
-topics created later, into an ensemble in which some topic is deleted before they are committed once more. So a member
-commits an offset that only the third fact keeps with its next commit, and doctor names those of stopped groups.
+If none of them holds, the offset counts as an earlier topic's. That is wrong for one kind of offset: somebody imported
+it before its topic was created, and some topic was deleted before a client committed the offset once more. So if an
+offset counts by the third fact alone, a member writes it again with its next commit. For stopped groups doctor reports
+it.
 
 How to call it:
 
@@ -55,7 +56,6 @@ class Verdict(Enum):
     """It may be valid, but the topic does not exist, or the range of its log is not known."""
 
 
-_NOTHING_DELETED = "it is older than its topic, but no topic was ever deleted here: it was copied or imported"
 _COUNTING = frozenset({Verdict.VALID, Verdict.BEYOND_LOG, Verdict.BEFORE_LOG, Verdict.UNKNOWN})
 
 
@@ -128,10 +128,9 @@ def judge(written: WrittenOffset, topic: TopicOrigin | None, log: tuple[int, int
         return Judgement(Verdict.NONE)
     if topic is None:
         return Judgement(Verdict.UNKNOWN, offset, "the topic does not exist")
-    is_earlier, reason = _compare_lives(written, topic)
+    is_earlier, is_fragile, reason = _compare_lives(written, topic)
     if is_earlier:
         return Judgement(Verdict.EARLIER_TOPIC, offset, reason)
-    is_fragile = reason == _NOTHING_DELETED
     if log is None:
         return Judgement(Verdict.UNKNOWN, offset, reason, is_fragile)
     earliest, latest = log
@@ -142,21 +141,25 @@ def judge(written: WrittenOffset, topic: TopicOrigin | None, log: tuple[int, int
     return Judgement(Verdict.VALID, offset, reason, is_fragile)
 
 
-def _compare_lives(written: WrittenOffset, topic: TopicOrigin) -> tuple[bool, str]:
-    """Return whether the offset is of an earlier topic, and why."""
+def _compare_lives(written: WrittenOffset, topic: TopicOrigin) -> tuple[bool, bool, str]:
+    """Return whether the offset is of an earlier topic, whether it is fragile, and why."""
     if written.topic_id is not None and topic.topic_id is not None:
         if written.topic_id == topic.topic_id:
-            return False, ""
-        return True, f"it was committed for topic id {written.topic_id}, the topic has {topic.topic_id}"
+            return False, False, ""
+        return True, False, f"it was committed for topic id {written.topic_id}, the topic has {topic.topic_id}"
     if written.zxid is None or written.zxid >= topic.czxid:
-        return False, ""
+        return False, False, ""
     if written.zxid < topic.list_czxid:
-        return False, "it is older than /brokers/topics: it was copied from another ensemble, or imported"
+        return False, False, "it is older than /brokers/topics: it was copied from another ensemble, or imported"
     if topic.deletions == 0:
-        return False, _NOTHING_DELETED
-    return True, (
-        f"it was written (zxid 0x{written.zxid:x}) before the topic was created (0x{topic.czxid:x}); "
-        "if it was imported for this topic, commit it once more"
+        return False, True, "it is older than its topic, but no topic was ever deleted here: it was copied or imported"
+    return (
+        True,
+        False,
+        (
+            f"it was written (zxid 0x{written.zxid:x}) before the topic was created (0x{topic.czxid:x}); "
+            "if it was imported for this topic, commit it once more"
+        ),
     )
 
 

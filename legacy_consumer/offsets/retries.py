@@ -13,7 +13,6 @@ timer and commitOffsets(false) try again while a rebalance, a shutdown and commi
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
 
 from tenacity import (
     Retrying,
@@ -29,9 +28,6 @@ from legacy_consumer.errors import OffsetError
 from zk_layout.errors import LegacyConsumerError
 from zk_layout.signals import Flag
 
-if TYPE_CHECKING:
-    import threading
-
 
 @dataclass(frozen=True, slots=True)
 class RetrySettings:
@@ -43,12 +39,12 @@ class RetrySettings:
 
 def explicit_commit(settings: RetrySettings, closing: Flag) -> Retrying:
     """For a call of the user's code, which waits."""
-    event = cast("threading.Event", closing)
     return Retrying(
-        stop=stop_after_attempt(1 + settings.max_retries) | stop_when_event_set(event),
+        # of an Event tenacity uses is_set and wait, which a Flag has
+        stop=stop_after_attempt(1 + settings.max_retries) | stop_when_event_set(closing),  # type: ignore[arg-type]
         wait=wait_fixed(settings.backoff_s),
         retry=retry_if_exception(_is_retriable_in_kafka),
-        sleep=sleep_using_event(event),
+        sleep=sleep_using_event(closing),  # type: ignore[arg-type]
         reraise=True,
     )
 

@@ -1,9 +1,9 @@
 """What ZooKeeper denies to members of a simulated world, for a while or for good.
 
 An ACL closes an offset, an owner, a registration, a topic or a list to members: they may not read it. ZooKeeper 3.9
-does not tell them either that such a znode exists. A write is refused because nobody knows whom its ACL should name. A
-request ends in SessionExpiredError where the session is over. The credentials are refused when a connection is made
-anew: then no request is answered any more, and the member's user shuts it down.
+does not tell them either that such a znode exists. ZooKeeper refuses the ACL of a znode that a member writes. A request
+ends in SessionExpiredError if the session is over. ZooKeeper refuses a member's credentials when a connection is made
+anew: then it answers no request any more, and the member's user shuts the member down.
 """
 
 from __future__ import annotations
