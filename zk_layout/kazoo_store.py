@@ -43,16 +43,8 @@ from zk_layout.errors import (
     UnimplementedRequestError,
     ZooKeeperError,
 )
-from zk_layout.kazoo_client import (
-    ReadMany,
-    Secret,
-    StoreClient,
-    StoreHandler,
-    Watch,
-    WatchMany,
-    Write,
-    stop_client,
-)
+from zk_layout.kazoo_client import Secret, StoreClient, StoreHandler, stop_client
+from zk_layout.kazoo_requests import ReadMany, Watch, WatchMany, Write
 from zk_layout.kazoo_translation import OR_NO_SASL, encode_acl, entries_of, failure_of, translated
 from zk_layout.many_reads import ReadsMany
 from zk_layout.multi_read import ReadKind
