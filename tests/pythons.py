@@ -1,4 +1,4 @@
-"""Runs the unit tier and every command's help on each Python that pyproject.toml declares, but for the one of .venv.
+"""Runs unit tests, worlds and every command's help on each Python that pyproject.toml declares, but for .venv's.
 
     python tests/pythons.py [VERSION ...]
 
@@ -22,6 +22,8 @@ OWN = "{}.{}".format(*sys.version_info[:2])
 RARE = frozenset({"3.14"})
 """Few distributions have these yet, so CI runs them only where they are."""
 _UNIT_TIER_S = 1800
+_WORLDS = 400
+"""An exception that strikes a thread does not end up in the same places on all Pythons."""
 
 
 def declared_versions() -> list[str]:
@@ -66,6 +68,10 @@ def run_in(inside: Path | None) -> tuple[str, str]:
     )
     if outcome.returncode:
         return f"failed: the unit tier, exit {outcome.returncode}", outcome.stdout + outcome.stderr
+    simulation = [str(inside), "-m", "tests.simulation", "--seeds", str(_WORLDS)]
+    worlds = subprocess.run(simulation, cwd=ROOT, capture_output=True, text=True, timeout=_UNIT_TIER_S)
+    if worlds.returncode:
+        return "failed: the simulation", worlds.stdout + worlds.stderr
     commands = subprocess.run(
         [str(inside), str(ROOT / "tests" / "every_help.py")], cwd=ROOT, capture_output=True, text=True, timeout=300
     )

@@ -126,7 +126,7 @@ class MemoryZooKeeper:
     def pending(self) -> dict[MemoryStore, tuple[Delivery, ...]]:
         """Return the waiting deliveries by store, oldest first, without stores that are stalled or have none."""
         with self.lock:
-            return {store: tuple(store.queue) for store in self._stores if store.queue and not store.is_stalled}
+            return {store: tuple(store.queue) for store in filter(MemoryStore.has_deliveries, self._stores)}
 
     def deliver_next(self, store: MemoryStore) -> bool:
         """Let the oldest delivery reach the store; False if there was none."""
@@ -145,13 +145,16 @@ class MemoryZooKeeper:
                 return
             self._end_session(session_id)
             for store in self._stores:
-                if store.server_session_id == session_id and store.linked:
-                    self._unlink(store)
-                    if store.is_stalled:
-                        store.is_forsaken = True
-                    else:
-                        self._link(store)
+                self._end_session_of(store, session_id)
         self._settle()
+
+    def _end_session_of(self, store: MemoryStore, session_id: int) -> None:
+        if store.server_session_id == session_id and store.linked:
+            self._unlink(store)
+            if store.is_stalled:
+                store.is_forsaken = True
+            else:
+                self._link(store)
 
     def stall(self, store: MemoryStore) -> None:
         """Freeze the process of a store: it sends no heartbeat and gets no delivery until wake()."""
@@ -360,16 +363,23 @@ class MemoryStore:
 
     def deliver(self, limit: int | None = None) -> int:
         """Carry out deliveries, oldest first; return their number."""
-        delivered = 0
         with self._delivering:
-            while not self.is_stalled and (limit is None or delivered < limit):
-                with self._server.lock:
-                    if not self.queue:
-                        break
-                    delivery = self.queue.popleft()
-                self._arrive(delivery)
-                delivered += 1
+            return self._deliver(limit)
+
+    def _deliver(self, limit: int | None) -> int:
+        delivered = 0
+        while not self.is_stalled and (limit is None or delivered < limit):
+            with self._server.lock:
+                if not self.queue:
+                    break
+                delivery = self.queue.popleft()
+            self._arrive(delivery)
+            delivered += 1
         return delivered
+
+    def has_deliveries(self) -> bool:
+        """Whether some wait, and the store is not stalled."""
+        return bool(self.queue) and not self.is_stalled
 
     def _arrive(self, delivery: Delivery) -> None:
         event = delivery.event

@@ -36,14 +36,18 @@ class Signal:
         try:
             # before the first look: a change after it rings
             self._bells.add(bell)
-            while not is_reached():
-                left_s = threading.TIMEOUT_MAX if end_s is None else end_s - time.monotonic()
-                if left_s <= 0:
-                    return False
-                bell.acquire(timeout=min(left_s, threading.TIMEOUT_MAX))
-            return True
+            return _wait_for(is_reached, bell, end_s)
         finally:
             self._bells.discard(bell)
+
+
+def _wait_for(is_reached: Callable[[], object], bell: threading.Lock, end_s: float | None) -> bool:
+    while not is_reached():
+        left_s = threading.TIMEOUT_MAX if end_s is None else end_s - time.monotonic()
+        if left_s <= 0:
+            return False
+        bell.acquire(timeout=min(left_s, threading.TIMEOUT_MAX))
+    return True
 
 
 class Flag(Signal):

@@ -85,10 +85,14 @@ def _shake_hands(wrapped: ssl.SSLSocket, deadline: float, cancelled: Flag) -> No
 def _wait(sock: socket.socket, events: int, deadline: float, cancelled: Flag) -> None:
     with selectors.DefaultSelector() as selector:
         selector.register(sock, events)
-        while not cancelled.is_set():
-            left = deadline - time.monotonic()
-            if left <= 0:
-                raise TimeoutError("no answer in time")
-            if selector.select(min(left, _SLICE_S)):
-                return
+        _select(selector, deadline, cancelled)
+
+
+def _select(selector: selectors.BaseSelector, deadline: float, cancelled: Flag) -> None:
+    while not cancelled.is_set():
+        left = deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError("no answer in time")
+        if selector.select(min(left, _SLICE_S)):
+            return
     raise ConnectionAbortedError("given up")

@@ -135,16 +135,18 @@ class BrokerStore(MemoryStore):
         places = [TopicPath.parse(path) or PartitionStatePath.parse(path) for path in paths]
         topics = {place.topic for place in places if place is not None}
         with self._asking:
-            if self._is_over:
-                return
-            oldest = time.monotonic() - _FRESH_S
-            due = {topic for topic in topics if self._topics_told.get(topic, oldest) <= oldest}
-            if not due and self._brokers_told > oldest:
-                return
-            found = self._ask(due)
-            self._note_brokers(found)
-            for topic in sorted(due):
-                self._note_topic(topic, found)
+            if not self._is_over:
+                self._ask_what_is_due(topics)
+
+    def _ask_what_is_due(self, topics: Collection[str]) -> None:
+        oldest = time.monotonic() - _FRESH_S
+        due = {topic for topic in topics if self._topics_told.get(topic, oldest) <= oldest}
+        if not due and self._brokers_told > oldest:
+            return
+        found = self._ask(due)
+        self._note_brokers(found)
+        for topic in sorted(due):
+            self._note_topic(topic, found)
 
     def _ask(self, topics: Collection[str]) -> ClusterMetadata:
         errors: list[BrokersUnavailableError] = []

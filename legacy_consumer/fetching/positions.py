@@ -241,14 +241,17 @@ class PositionFinder:
         ]
         with self._lock:
             for one in found:
-                if one.outside is not None and self._reset_to is not None:
-                    logger.warning("%s; going to %d, by auto.offset.reset", one.outside, one.offset)
-                self._behind_the_end.pop(one.search, None)
-                if self._open.get(one.search.partition) is one.search:
-                    del self._open[one.search.partition]
-                    self._found.append(one)
+                self._note(one)
         answered = {one.search.partition for one in found}
         return [search for search in searches if search.partition not in answered]
+
+    def _note(self, one: Found) -> None:
+        if one.outside is not None and self._reset_to is not None:
+            logger.warning("%s; going to %d, by auto.offset.reset", one.outside, one.offset)
+        self._behind_the_end.pop(one.search, None)
+        if self._open.get(one.search.partition) is one.search:
+            del self._open[one.search.partition]
+            self._found.append(one)
 
     def _may_yet_be_inside(self, search: Search, latest: int) -> bool:
         if search.position <= latest:

@@ -144,29 +144,29 @@ class Committer:
             raise OffsetsNotCommittedError(self._settings.group, dict(sorted(reasons.items())))
 
     def _commit_given(self, offsets: Mapping[TopicPartition, int], *, unfenced: bool) -> CommitResult:
+        """Try once. Raises: the failure."""
+        with self.lock:
+            return self._write_given(offsets, unfenced=unfenced)
+
+    def _write_given(self, offsets: Mapping[TopicPartition, int], *, unfenced: bool) -> CommitResult:
         by_hand = [tp for tp in offsets if tp.topic in self._settings.topics_by_hand]
         offsets = {tp: offset for tp, offset in offsets.items() if tp not in by_hand}
-        with self.lock:
-            known = {tp: of for tp, of in self._progress.snapshot().items() if tp in offsets and tp not in self.lost}
-            not_mine = sorted(offsets.keys() - known.keys())
-            others = self.offsets.read(not_mine) if not_mine else {}
-            reasons = {
-                tp: _BACKWARDS.format(seen.offset)
-                for tp, seen in others.items()
-                if not unfenced and seen.offset is not None and offsets[tp] < seen.offset
-            }
-            owned = {tp: Commit(offsets[tp], of.committed) for tp, of in known.items()}
-            owned.update(
-                (tp, Commit(offsets[tp], others[tp])) for tp in self.beginning & others.keys() - reasons.keys()
-            )
-            result = self._write(owned, consumer_id=self._settings.consumer_id)
-            self._progress.note_done(
-                {tp: offsets[tp] for tp in result.committed}, {tp: of.epoch for tp, of in known.items()}
-            )
-            theirs = {
-                tp: Commit(offsets[tp], seen) for tp, seen in others.items() if tp not in reasons and tp not in owned
-            }
-            more = self._write(theirs, consumer_id=None, unfenced=unfenced)
+        known = {tp: of for tp, of in self._progress.snapshot().items() if tp in offsets and tp not in self.lost}
+        not_mine = sorted(offsets.keys() - known.keys())
+        others = self.offsets.read(not_mine) if not_mine else {}
+        reasons = {
+            tp: _BACKWARDS.format(seen.offset)
+            for tp, seen in others.items()
+            if not unfenced and seen.offset is not None and offsets[tp] < seen.offset
+        }
+        owned = {tp: Commit(offsets[tp], of.committed) for tp, of in known.items()}
+        owned.update((tp, Commit(offsets[tp], others[tp])) for tp in self.beginning & others.keys() - reasons.keys())
+        result = self._write(owned, consumer_id=self._settings.consumer_id)
+        self._progress.note_done(
+            {tp: offsets[tp] for tp in result.committed}, {tp: of.epoch for tp, of in known.items()}
+        )
+        theirs = {tp: Commit(offsets[tp], seen) for tp, seen in others.items() if tp not in reasons and tp not in owned}
+        more = self._write(theirs, consumer_id=None, unfenced=unfenced)
         failure = result.failure or more.failure
         if failure is not None:
             raise failure
@@ -195,20 +195,25 @@ class Committer:
     ) -> CommitResult:
         """Try once. Raises: the failure."""
         with self.lock:
-            for stream in self._streams():
-                if with_in_hand_of is not None and stream.is_held_by(with_in_hand_of):
-                    stream.come_back()
-                else:
-                    stream.note_progress()
-            commits = {
-                tp: commit
-                for tp, commit in self._progress.uncommitted(partitions, unchanged=self.offsets.wants_unchanged).items()
-                if tp.topic not in self._settings.topics_by_hand and tp not in self.lost
-            }
-            result = self._write(commits, consumer_id=self._settings.consumer_id, timeout_s=timeout_s)
+            result = self._write_progress(partitions, with_in_hand_of, timeout_s)
         if result.failure is not None:
             raise result.failure
         return result
+
+    def _write_progress(
+        self, partitions: Collection[TopicPartition] | None, with_in_hand_of: object | None, timeout_s: float | None
+    ) -> CommitResult:
+        for stream in self._streams():
+            if with_in_hand_of is not None and stream.is_held_by(with_in_hand_of):
+                stream.come_back()
+            else:
+                stream.note_progress()
+        commits = {
+            tp: commit
+            for tp, commit in self._progress.uncommitted(partitions, unchanged=self.offsets.wants_unchanged).items()
+            if tp.topic not in self._settings.topics_by_hand and tp not in self.lost
+        }
+        return self._write(commits, consumer_id=self._settings.consumer_id, timeout_s=timeout_s)
 
     def _write(
         self,

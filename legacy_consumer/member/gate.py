@@ -113,23 +113,26 @@ class Gate:
         committed: their stored offsets, if those changed. Returns: the partitions that this stream has.
         """
         with self._lock:
-            moving = {
-                tp: Life(self._progress.new_epoch(), position) for tp, position in positions.items() if self._has(tp)
-            }
-            self._begin_change()
-            self._moving = moving
-            for tp, life in moving.items():
-                # an end of the log that no broker told us yet is no position to commit
-                start = life.start if life.start >= 0 else None
-                stored = committed[tp] if committed is not None else None
-                self._progress.move(tp, self._lives[tp].epoch, life.epoch, start, stored)
-            lives = self._moved(moving)
-            self._lives.update(lives)
-            flowing = self._live.keys() & lives.keys()
-            self._shut(flowing)
-            self._open({tp: lives[tp] for tp in flowing})
-            self._end_change()
-            return lives.keys()
+            return self._restart(positions, committed)
+
+    def _restart(
+        self, positions: Mapping[TopicPartition, int], committed: Mapping[TopicPartition, Committed] | None
+    ) -> Collection[TopicPartition]:
+        moving = {tp: Life(self._progress.new_epoch(), position) for tp, position in positions.items() if self._has(tp)}
+        self._begin_change()
+        self._moving = moving
+        for tp, life in moving.items():
+            # an end of the log that no broker told us yet is no position to commit
+            start = life.start if life.start >= 0 else None
+            stored = committed[tp] if committed is not None else None
+            self._progress.move(tp, self._lives[tp].epoch, life.epoch, start, stored)
+        lives = self._moved(moving)
+        self._lives.update(lives)
+        flowing = self._live.keys() & lives.keys()
+        self._shut(flowing)
+        self._open({tp: lives[tp] for tp in flowing})
+        self._end_change()
+        return lives.keys()
 
     def stop(self, partitions: Collection[TopicPartition]) -> None:
         """Hand out no more messages of these partitions; see undrained for messages in hand."""

@@ -268,21 +268,24 @@ class HandSource(Gate):
     def _take(self, demand: Demand) -> Hand | None:
         """Make the waiting messages of live partitions the hand, and return it; None without any."""
         with self._lock:
-            while self._ledger.waiting:
-                if self._pauses or self._ended or not self._may_hand_out():
-                    # neither handed out nor thrown away while ZooKeeper is out of sight
-                    return None
-                chunk, *behind = self._ledger.waiting
-                if chunk.lives is not self._live:
-                    gone = {tp for tp in chunk.next_offsets if not self._is_live(tp, chunk.lives)}
-                    if gone:
-                        chunk = chunk.without(gone)
-                if chunk.messages:
-                    return self._take_in_hand(chunk, behind, demand)
-                # of what is left the fetcher passed only records without messages
-                self._count_consumed(chunk.next_offsets, chunk.lives, placed=True)
-                self._ledger = Ledger(None, tuple(behind))
-            return None
+            return self._take_waiting(demand)
+
+    def _take_waiting(self, demand: Demand) -> Hand | None:
+        while self._ledger.waiting:
+            if self._pauses or self._ended or not self._may_hand_out():
+                # neither handed out nor thrown away while ZooKeeper is out of sight
+                return None
+            chunk, *behind = self._ledger.waiting
+            if chunk.lives is not self._live:
+                gone = {tp for tp in chunk.next_offsets if not self._is_live(tp, chunk.lives)}
+                if gone:
+                    chunk = chunk.without(gone)
+            if chunk.messages:
+                return self._take_in_hand(chunk, behind, demand)
+            # of what is left the fetcher passed only records without messages
+            self._count_consumed(chunk.next_offsets, chunk.lives, placed=True)
+            self._ledger = Ledger(None, tuple(behind))
+        return None
 
     def _is_live(self, tp: TopicPartition, lives: Mapping[TopicPartition, Life]) -> bool:
         life = self._live.get(tp)

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Protocol, cast
+from typing import Protocol, TypeVar, cast
 
 from legacy_consumer.errors import KafkaError, NotAssignedError
 from legacy_consumer.fetching.fetcher import EARLIEST, LATEST, NO_POSITION, LogOffsets
@@ -35,6 +35,7 @@ from rebalance.snapshot import Assignment
 from zk_layout.model import ConsumerThreadId, TopicPartition
 
 logger = logging.getLogger(__name__)
+_T = TypeVar("_T")
 
 _HASTE_S = 0.5
 """The bound of one step once the time for leaving is over."""
@@ -135,13 +136,13 @@ class StreamDelivery:
         with self.committer.lock:
             committed = self._committed(claimed)
             held.update(_problems(committed))
-            going = {tp: thread for tp, thread in claimed.items() if tp not in held}
+            going = _without(claimed, held)
             epochs = {tp: self._progress.begin(tp, None, committed[tp]) for tp in going}
         try:
-            starts = {**chosen, **self._starting_positions({tp: committed[tp] for tp in going if tp not in chosen})}
+            unchosen = _without({tp: committed[tp] for tp in going}, chosen)
+            starts = {**chosen, **self._starting_positions(unchosen)}
             # an end of the log that no broker told us yet is no position to commit
-            known_starts = {tp: starts[tp] for tp in going if starts[tp] >= 0}
-            self._progress.note_consumed(known_starts, epochs, placed=True)
+            self._progress.note_consumed(_told({tp: starts[tp] for tp in going}), epochs, placed=True)
             if going or not held:
                 self._begin(going, assignment, starts, epochs)
         except BaseException:
@@ -406,3 +407,12 @@ class StreamDelivery:
 def _problems(committed: Mapping[TopicPartition, Committed]) -> dict[TopicPartition, str]:
     """Return why the unreadable offsets among these are so."""
     return {tp: seen.problem for tp, seen in committed.items() if seen.problem is not None}
+
+
+def _without(known: Mapping[TopicPartition, _T], gone: Collection[TopicPartition]) -> dict[TopicPartition, _T]:
+    return {tp: what for tp, what in known.items() if tp not in gone}
+
+
+def _told(starts: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    """Those that are offsets, and no end of a log that no broker told us yet."""
+    return {tp: start for tp, start in starts.items() if start >= 0}

@@ -124,38 +124,49 @@ class Progress:
         user's code lies before it: no message was consumed.
         """
         with self._lock:
-            for tp, offset in offsets.items():
-                known = self._partitions.get(tp)
-                if known is not None and known.epoch == epochs.get(tp) and known.consumed != offset:
-                    counted = self._counted[tp]
-                    if known.consumed is None or counted is None:
-                        self._counted[tp] = offset
-                    elif placed:
-                        # what was consumed before, and is not committed yet, still counts when it is
-                        self._counted[tp] = counted + offset - known.consumed
-                    else:
-                        self._consumed[tp.topic] += max(0, offset - known.consumed)
-                    self._partitions[tp] = PartitionProgress(known.epoch, offset, known.committed, known.done)
+            self._note_consumed(offsets, epochs, placed)
+
+    def _note_consumed(
+        self, offsets: Mapping[TopicPartition, int], epochs: Mapping[TopicPartition, int], placed: bool
+    ) -> None:
+        for tp, offset in offsets.items():
+            known = self._partitions.get(tp)
+            if known is not None and known.epoch == epochs.get(tp) and known.consumed != offset:
+                counted = self._counted[tp]
+                if known.consumed is None or counted is None:
+                    self._counted[tp] = offset
+                elif placed:
+                    # what was consumed before, and is not committed yet, still counts when it is
+                    self._counted[tp] = counted + offset - known.consumed
+                else:
+                    self._consumed[tp.topic] += max(0, offset - known.consumed)
+                self._partitions[tp] = PartitionProgress(known.epoch, offset, known.committed, known.done)
 
     def note_committed(self, commits: Mapping[TopicPartition, Committed]) -> None:
         """Note the stored offsets of these partitions."""
         with self._lock:
             for tp, committed in commits.items():
-                known = self._partitions.get(tp)
-                if known is not None:
-                    before = self._counted[tp]
-                    if before is not None and committed.offset is not None:
-                        self._committed[tp.topic] += max(0, committed.offset - before)
-                    self._counted[tp] = committed.offset
-                    self._partitions[tp] = PartitionProgress(known.epoch, known.consumed, committed, known.done)
+                self._note_committed(tp, committed)
+
+    def _note_committed(self, tp: TopicPartition, committed: Committed) -> None:
+        known = self._partitions.get(tp)
+        if known is not None:
+            before = self._counted[tp]
+            if before is not None and committed.offset is not None:
+                self._committed[tp.topic] += max(0, committed.offset - before)
+            self._counted[tp] = committed.offset
+            self._partitions[tp] = PartitionProgress(known.epoch, known.consumed, committed, known.done)
 
     def note_done(self, offsets: Mapping[TopicPartition, int], epochs: Mapping[TopicPartition, int]) -> None:
         """Note offsets that the user's code committed by name, independent of the consumed ones."""
         with self._lock:
             for tp, offset in offsets.items():
-                known = self._partitions.get(tp)
-                if known is not None and known.epoch == epochs.get(tp):
-                    self._partitions[tp] = PartitionProgress(known.epoch, known.consumed, known.committed, offset)
+                self._note_done(tp, offset, epochs.get(tp))
+
+    def _note_done(self, tp: TopicPartition, offset: int, epoch: int | None) -> None:
+        known = self._partitions.get(tp)
+        if known is not None and known.epoch == epoch:
+            self._partitions[tp] = PartitionProgress(known.epoch, known.consumed, known.committed, offset)
 
     def uncommitted(
         self,
@@ -168,18 +179,22 @@ class Progress:
         Of all partitions by default; those without a known position are left out.
         """
         with self._lock:
-            chosen = self._partitions if partitions is None else partitions
-            found: dict[TopicPartition, Commit] = {}
-            for tp in chosen:
-                known = self._partitions.get(tp)
-                offset = None if known is None else known.to_commit
-                if (
-                    known is not None
-                    and offset is not None
-                    and (offset != known.committed.offset or unchanged(tp, known.committed))
-                ):
-                    found[tp] = Commit(offset, known.committed)
-            return found
+            return self._uncommitted(self._partitions if partitions is None else partitions, unchanged)
+
+    def _uncommitted(
+        self, partitions: Collection[TopicPartition], unchanged: Callable[[TopicPartition, Committed], bool]
+    ) -> dict[TopicPartition, Commit]:
+        found: dict[TopicPartition, Commit] = {}
+        for tp in partitions:
+            known = self._partitions.get(tp)
+            offset = None if known is None else known.to_commit
+            if (
+                known is not None
+                and offset is not None
+                and (offset != known.committed.offset or unchanged(tp, known.committed))
+            ):
+                found[tp] = Commit(offset, known.committed)
+        return found
 
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
         """Remove these partitions."""

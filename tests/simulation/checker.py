@@ -200,6 +200,7 @@ class Checker:
             "operator": self.on_operator,
             "stranger": self.on_stranger,
             "refused": self.on_refused,
+            "denied": self.on_denied,
             "interrupted": self.on_interrupted,
             "forbidden": self.on_forbidden,
         }
@@ -301,6 +302,12 @@ class Checker:
         for (who, _), life in self.lives.items():
             if who == name:
                 life.acked = None
+
+    def on_denied(self, now, session, path):
+        """A member could not read an owner: if it was to be released, the partition is begun anew when it is not."""
+        name = self.owner_of_session[session]
+        if (actor := self.actors.get(name)) is not None:
+            self._note_blip(name, actor)
 
     def on_interrupted(self, now, name, *_):
         """A commit of its user's may have been carried out; a poll may not have come to what its user is done with."""

@@ -123,7 +123,9 @@ def _commands(patch, seeds, depth):
         return [["tests.simulation.exhaustive", "--depth", str(depth), "--faults", "1"]]
     known = caught_by().get(patch.stem)
     if isinstance(known, str):
-        return [["pytest", "-q", "-p", "no:cacheprovider", "--timeout", "30", known]]
+        # a thread ends it: an alarm strikes wherever the code is, and pytest cannot show an instruction without a line
+        bound = ["--timeout", "30", "--timeout-method", "thread"]
+        return [["pytest", "-q", "-p", "no:cacheprovider", *bound, known]]
     worlds = ["tests.simulation", "--brief", *(["--led"] if patch.stem.startswith("led-") else [])]
     search = [*worlds, "--seeds", str(seeds)]
     return [search] if known is None else [[*worlds, "--seeds", "1", "--first", str(known)], search]

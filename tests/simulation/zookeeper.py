@@ -51,6 +51,8 @@ class RecordingTree(MemoryTree):
     def check_open(self, path, session_id):
         """Raise NotPermittedError if this session may not read it."""
         if path in self.closed and self.is_member(session_id):
+            if path.startswith(f"{OWNERS}/"):
+                self._record("denied", session_id, path)
             raise NotPermittedError(path)
 
     def write(self, ops, session_id):

@@ -161,20 +161,17 @@ class Connection:
 
     def _fill(self, awaited: _Awaited, into: memoryview) -> bool:
         """Read until into is full, True, or nothing is there for now, False."""
-        filled = awaited.filled
         size = len(into)
         try:
-            while filled < size:
-                count = self._socket.recv_into(into[filled:], min(size - filled, _AT_ONCE))
+            while awaited.filled < size:
+                count = self._socket.recv_into(into[awaited.filled :], min(size - awaited.filled, _AT_ONCE))
                 if count == 0:
                     raise self.lost(None)
-                filled += count
+                awaited.filled += count
         except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
             return False
         except OSError as error:
             raise self.lost(error) from error
-        finally:
-            awaited.filled = filled
         return True
 
     def _be_readable_with(self, count: int) -> None:

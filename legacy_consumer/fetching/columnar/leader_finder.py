@@ -134,8 +134,11 @@ class LeaderFinder:
                 now = time.monotonic()
                 first = min(self._open.values())
                 if first <= now:
-                    return [tp for tp, due in self._open.items() if due <= now]
+                    return self._due(now)
                 self._changed.wait(first - now)
+
+    def _due(self, now: float) -> list[TopicPartition]:
+        return [tp for tp, due in self._open.items() if due <= now]
 
     def _note(self, leaders: Leaders, asked: list[TopicPartition], error: KafkaError | None = None) -> None:
         is_news = bool(leaders.addresses) or leaders.missing != self._answer
@@ -143,16 +146,19 @@ class LeaderFinder:
         self._pause_s = next_pause(self._pause_s, self._backoff_s, is_news=is_news)
         again = time.monotonic() + self._pause_s
         with self._lock:
-            for tp in asked:
-                if tp not in self._open:
-                    continue  # forgotten meanwhile
-                if tp in leaders.addresses:
-                    del self._open[tp]
-                    self._found[tp] = leaders.addresses[tp]
-                else:
-                    self._open[tp] = again
-                    if tp in leaders.missing:
-                        self._reasons[tp] = leaders.missing[tp]
+            self._note_answers(leaders, asked, again)
             self._error = error or self._error
         if leaders.addresses or error is not None:
             self._on_news()
+
+    def _note_answers(self, leaders: Leaders, asked: list[TopicPartition], again: float) -> None:
+        for tp in asked:
+            if tp not in self._open:
+                continue  # forgotten meanwhile
+            if tp in leaders.addresses:
+                del self._open[tp]
+                self._found[tp] = leaders.addresses[tp]
+            else:
+                self._open[tp] = again
+                if tp in leaders.missing:
+                    self._reasons[tp] = leaders.missing[tp]

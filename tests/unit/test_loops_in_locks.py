@@ -1,0 +1,130 @@
+"""No loop stands where CPython 3.12 and 3.13 forget the lock that is held, or the finally that is due.
+
+An exception that strikes a thread, such as Ctrl-C, is raised where a loop jumps back. If a loop ends its round with a
+condition (`if`, a comprehension with `if`, `while condition`), these two compile that jump without its exception
+handler: neither `with` nor `finally` around the loop, in the same function, is carried out (CPython issue 130279). A
+loop that stands in a function of its own is safe: the call is covered.
+"""
+
+from __future__ import annotations
+
+import dis
+import sys
+import threading
+from pathlib import Path
+from types import CodeType
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+ON_THREADS_OF_USERS = (
+    *(ROOT / "legacy_consumer" / folder for folder in ("member", "offsets", "fetching")),
+    ROOT / "rebalance",
+    ROOT / "zk_layout",
+)
+_MOST_NAMES = 14
+"""The instructions of a handler that name the exceptions it is for."""
+
+pytestmark = pytest.mark.skipif(sys.version_info < (3, 12), reason="older ones cover each jump")
+
+
+def _uncovered_loops(code):
+    """The lines of loops whose jump back has lost a handler that would have to run whatever strikes."""
+    entries = dis._parse_exception_table(code)
+    instructions = list(dis.get_instructions(code))
+    places = {one.offset: number for number, one in enumerate(instructions)}
+
+    def handlers(at):
+        """From the innermost one outwards."""
+        found = []
+        while (at := next((one.target for one in entries if one.start <= at < one.end), None)) not in (None, *found):
+            found.append(at)
+        return found
+
+    def runs_for_anything(handler):
+        first = places[handler]
+        if instructions[first].opname != "PUSH_EXC_INFO":
+            return False  # gives a comprehension's names back
+        names = set()
+        for one in instructions[first + 1 : first + _MOST_NAMES]:
+            if one.opname == "CHECK_EXC_MATCH":
+                return "BaseException" in names or "KeyboardInterrupt" in names
+            if not one.opname.startswith(("LOAD", "BUILD_TUPLE")):
+                break
+            names.add(one.argval)
+        return True
+
+    for one in instructions:
+        if one.opname == "JUMP_BACKWARD":
+            lost = set(handlers(one.argval)) - set(handlers(one.offset))
+            if any(map(runs_for_anything, lost)):
+                yield one.positions.lineno
+    for inner in code.co_consts:
+        if isinstance(inner, CodeType):
+            yield from _uncovered_loops(inner)
+
+
+@pytest.mark.parametrize("path", [path for folder in ON_THREADS_OF_USERS for path in sorted(folder.rglob("*.py"))])
+def test_no_loop_of_the_library_jumps_back_out_of_its_lock(path):
+    source = path.read_text(encoding="utf-8")
+    lines = source.splitlines()
+    uncovered = sorted(set(_uncovered_loops(compile(source, path, "exec"))))
+    told = [f"{path.relative_to(ROOT)}:{line}: {lines[line - 1].strip()}" for line in uncovered]
+    assert not told, "move the loop into a function of its own, which the with or the try calls: " + "; ".join(told)
+
+
+_LOCK = threading.Lock()
+
+
+def _a_condition_at_the_end(items):
+    with _LOCK:
+        for item in items:
+            if item:
+                items.discard(item)
+
+
+def _a_comprehension(items):
+    with _LOCK:
+        return [item for item in items if item]
+
+
+def _a_finally(items):
+    try:
+        while items:
+            items.pop()
+    finally:
+        items.clear()
+
+
+def _no_condition(items):
+    with _LOCK:
+        for item in items:
+            items.discard(item)
+
+
+def _its_own_function(items):
+    with _LOCK:
+        return _a_loop(items)
+
+
+def _a_loop(items):
+    return [item for item in items if item]
+
+
+def _only_its_own_errors(items):
+    try:
+        while items:
+            items.pop()
+    except (KeyError, ValueError):
+        items.clear()
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 14), reason="mended there")
+@pytest.mark.parametrize("function", [_a_condition_at_the_end, _a_comprehension, _a_finally])
+def test_such_a_loop_is_found(function):
+    assert list(_uncovered_loops(function.__code__))
+
+
+@pytest.mark.parametrize("function", [_no_condition, _its_own_function, _a_loop, _only_its_own_errors])
+def test_a_safe_loop_is_not(function):
+    assert not list(_uncovered_loops(function.__code__))
