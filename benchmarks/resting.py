@@ -27,23 +27,27 @@ _SIDES: Mapping[str, Side] = {"columnar": "ours", "librdkafka": "librdkafka", "j
 
 @dataclass(frozen=True, slots=True)
 class Rest:
-    """busy_percent: share of a core. wake_ups_a_second: of all threads together. asked: requests at ZooKeeper."""
+    """busy_percent: share of a core. wake_ups_a_second: of all threads together. asked: requests at ZooKeeper.
+
+    threads: {name and number: (share of a core, wake-ups a second)}, of those that wake up once in two seconds or more.
+    """
 
     side: str
     seconds: float
     busy_percent: float
     wake_ups_a_second: float
     asked: int
+    threads: dict[str, tuple[float, float]]
 
 
-def _used(pid: int) -> tuple[int, int]:
-    """Nanoseconds of processor time of all threads, and how often one of them gave the processor up by itself."""
-    nanoseconds = waits = 0
+def _used(pid: int) -> dict[str, tuple[int, int]]:
+    """{thread: (nanoseconds of processor time, how often it gave the processor up by itself)}."""
+    used = {}
     for thread in Path(f"/proc/{pid}/task").iterdir():
         status = dict(line.split(":", 1) for line in (thread / "status").read_text(encoding="utf-8").splitlines())
-        nanoseconds += int((thread / "schedstat").read_text(encoding="ascii").split()[0])
-        waits += int(status["voluntary_ctxt_switches"])
-    return nanoseconds, waits
+        nanoseconds = int((thread / "schedstat").read_text(encoding="ascii").split()[0])
+        used[f"{status['Name'].strip()} {thread.name}"] = (nanoseconds, int(status["voluntary_ctxt_switches"]))
+    return used
 
 
 def measure(stage: GroupStage, side: str, seconds: float) -> Rest:
@@ -52,15 +56,22 @@ def measure(stage: GroupStage, side: str, seconds: float) -> Rest:
     crew.join(0, 1)
     asked = stage.observer.wait_until_settled(group, 1).requests
     (pid,) = crew.pids
-    (used, waits), began = _used(pid), time.monotonic()
+    before, began = _used(pid), time.monotonic()
     time.sleep(seconds)
-    (used_then, waits_then), took = _used(pid), time.monotonic() - began
+    after, took = _used(pid), time.monotonic() - began
+    threads = {
+        name: ((used - before.get(name, (0, 0))[0]) / 1e7 / took, (waits - before.get(name, (0, 0))[1]) / took)
+        for name, (used, waits) in after.items()
+    }
     rest = Rest(
         side=side,
         seconds=round(took, 1),
-        busy_percent=round((used_then - used) / 1e7 / took, 3),
-        wake_ups_a_second=round((waits_then - waits) / took, 1),
+        busy_percent=round(sum(share for share, _ in threads.values()), 3),
+        wake_ups_a_second=round(sum(waits for _, waits in threads.values()), 1),
         asked=stage.observer.requests().since(asked),
+        threads={
+            name: (round(share, 3), round(waits, 1)) for name, (share, waits) in sorted(threads.items()) if waits >= 0.5
+        },
     )
     crew.leave(0, 1)
     return rest

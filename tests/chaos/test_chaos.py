@@ -47,6 +47,7 @@ def test_every_fault_struck_and_forced_something(figures):
     assert figures["duplicates"] > 0, "no forced hand-over left anything uncommitted"
     assert figures["skipped_by_operator"] > 0, "the operator's reset forward skipped nothing"
     assert (figures["threads_died"], figures["told_to_end"]) == (1, 1)
+    assert figures["interrupts"] > 0
     assert figures["pauses"] > 0
     assert figures["moves"].keys() == {"operator", "user"}
 

@@ -17,11 +17,15 @@ from types import CodeType
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-ON_THREADS_OF_USERS = (
-    *(ROOT / "legacy_consumer" / folder for folder in ("member", "offsets", "fetching")),
-    ROOT / "rebalance",
-    ROOT / "zk_layout",
+_PLACES = (
+    "legacy_consumer/*.py",
+    "legacy_consumer/member/**/*.py",
+    "legacy_consumer/offsets/**/*.py",
+    "legacy_consumer/fetching/**/*.py",
+    "rebalance/**/*.py",
+    "zk_layout/**/*.py",
 )
+ON_THREADS_OF_USERS = sorted(path for place in _PLACES for path in ROOT.glob(place))
 _MOST_NAMES = 14
 """The instructions of a handler that name the exceptions it is for."""
 
@@ -64,7 +68,7 @@ def _uncovered_loops(code):
             yield from _uncovered_loops(inner)
 
 
-@pytest.mark.parametrize("path", [path for folder in ON_THREADS_OF_USERS for path in sorted(folder.rglob("*.py"))])
+@pytest.mark.parametrize("path", ON_THREADS_OF_USERS)
 def test_no_loop_of_the_library_jumps_back_out_of_its_lock(path):
     source = path.read_text(encoding="utf-8")
     lines = source.splitlines()
