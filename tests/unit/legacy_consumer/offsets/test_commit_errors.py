@@ -6,7 +6,6 @@ member's own writes never go backwards; and none of them is taken for somebody e
 """
 
 import contextlib
-import sys
 from collections import Counter
 from functools import partial
 
@@ -264,9 +263,6 @@ def test_users_back_where_the_offset_stood_before_a_commit_without_an_answer_are
         assert world.store.calls["multi"] == multis, "what was answered is not written again"
 
 
-@pytest.mark.skipif(
-    sys.version_info >= (3, 13), reason="AtLine strikes where 3.13 leaves a with, and looks for no signal"
-)
 @pytest.mark.parametrize("storage", ["zookeeper", "kafka", "both"])
 def test_the_writes_of_a_commit_interrupted_at_any_line_are_not_taken_for_another_clients(storage):
     world = World(storage)
@@ -294,9 +290,6 @@ def test_the_writes_of_a_commit_interrupted_at_any_line_are_not_taken_for_anothe
     assert line > 100, "the library's lines were not seen"
 
 
-@pytest.mark.skipif(
-    sys.version_info >= (3, 13), reason="AtLine strikes where 3.13 leaves a with, and looks for no signal"
-)
 @pytest.mark.parametrize("storage", ["zookeeper", "both"])
 def test_a_commit_without_an_answer_that_is_interrupted_when_tried_again_is_not_taken_for_somebody_elses(storage):
     def unanswered():
