@@ -29,7 +29,8 @@ _SIDES: Mapping[str, Side] = {"columnar": "ours", "librdkafka": "librdkafka", "j
 class Rest:
     """busy_percent: share of a core. wake_ups_a_second: of all threads together. asked: requests at ZooKeeper.
 
-    threads: {name and number: (share of a core, wake-ups a second)}, of those that wake up once in two seconds or more.
+    threads: {name and number: (percent of a core, wake-ups a second)}. It leaves out threads that wake up less often
+    than once in two seconds.
     """
 
     side: str

@@ -7,7 +7,7 @@ from typing import Protocol
 
 
 class Waitable(Protocol):
-    """What a thread can wait for: a zk_layout.signals.Flag or a threading.Event."""
+    """A zk_layout.signals.Flag or a threading.Event; a thread waits until somebody sets it."""
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until it is set, at most timeout seconds; True if it is set."""

@@ -4,7 +4,7 @@ kazoo serialises a request on its connection's thread, so what a request decides
 sending. The names of kazoo that are used here stand in the tables of kazoo_client.py.
 """
 
-# ruff: noqa: SLF001 - the private names are those of that table, which a test compares with this code
+# ruff: noqa: SLF001 - kazoo_client.py lists the private names of kazoo, and a test compares its list with this file
 
 from __future__ import annotations
 

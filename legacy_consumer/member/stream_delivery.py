@@ -141,8 +141,7 @@ class StreamDelivery:
         try:
             unchosen = _without({tp: committed[tp] for tp in going}, chosen)
             starts = {**chosen, **self._starting_positions(unchosen)}
-            # an end of the log that no broker told us yet is no position to commit
-            self._progress.note_consumed(_told({tp: starts[tp] for tp in going}), epochs, placed=True)
+            self._progress.note_consumed(_found({tp: starts[tp] for tp in going}), epochs, placed=True)
             if going or not held:
                 self._begin(going, assignment, starts, epochs)
         except BaseException:
@@ -413,6 +412,6 @@ def _without(known: Mapping[TopicPartition, _T], gone: Collection[TopicPartition
     return {tp: what for tp, what in known.items() if tp not in gone}
 
 
-def _told(starts: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-    """Those that are offsets, and no end of a log that no broker told us yet."""
+def _found(starts: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    """Leave out EARLIEST, LATEST and NO_POSITION: a member commits offsets only."""
     return {tp: start for tp, start in starts.items() if start >= 0}
