@@ -3,16 +3,56 @@
 from __future__ import annotations
 
 import threading
+from typing import Literal
+
+_Fate = Literal["runs", "given up"]
 
 
-class OwnThread(threading.Thread):
-    """A daemon thread of the library. A shutdown waits for its end, or for the answers that it reads.
+class LibraryThread(threading.Thread):
+    """A daemon thread that runs, or never will, also if an exception strikes its maker inside of start().
 
-    User code runs on such a thread in a logging handler or a finaliser. There a shutdown must not wait.
+    threading.Thread may stay between the two: threading lists it for ever though nothing of it runs, or it begins after
+    its maker has made another one.
     """
 
     def __init__(self, *args: object, **kwargs: object) -> None:
         super().__init__(*args, daemon=True, **kwargs)  # type: ignore[arg-type]
+        self._fate: dict[None, _Fate] = {}
+        """Empty until it is decided, in one step: by the thread as it begins, or by its maker that was struck."""
+        self._is_due = False
+        self._is_over = False
+
+    def start(self) -> None:
+        """Begin. Raises: what strikes here, and RuntimeError if the system has no thread left."""
+        try:
+            super().start()
+            self._is_due = True
+        except BaseException as error:
+            self._fate.setdefault(None, "given up")
+            if isinstance(error, RuntimeError) and "lock" in str(error) and error.__context__ is not None:
+                # what strikes threading's own wait comes out as an error about its lock
+                raise error.__context__ from None
+            raise
+
+    def run(self) -> None:
+        """Do the work, unless the maker has given the thread up."""
+        if self._fate.setdefault(None, "runs") == "runs":
+            try:
+                super().run()
+            finally:
+                self._is_over = True
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it works, or is about to."""
+        return not self._is_over and self._fate.get(None, "runs" if self._is_due else "given up") == "runs"
+
+
+class OwnThread(LibraryThread):
+    """A thread of which a shutdown waits for the end, or for the answers that it reads.
+
+    User code runs on such a thread in a logging handler or a finaliser. There a shutdown must not wait.
+    """
 
     @staticmethod
     def is_current() -> bool:
@@ -23,12 +63,14 @@ class OwnThread(threading.Thread):
 def is_running(thread: threading.Thread | None) -> bool:
     """Return whether a thread has begun and has not ended. Takes no lock that a signal handler would wait for.
 
-    A thread object may stand for no thread: an exception struck its maker before start(), or the system had no thread
-    left. Up to Python 3.12 is_alive() is False for ever if an exception, as Ctrl-C, interrupted a join() of the thread.
-    The main thread cannot be joined like that, and is listed after its end.
+    A thread object may stand for no thread: see LibraryThread. Up to Python 3.12 is_alive() is False for ever if an
+    exception, as Ctrl-C, interrupted a join() of the thread. The main thread cannot be joined like that, and is listed
+    after its end.
     """
     if thread is None:
         return False
+    if isinstance(thread, LibraryThread):
+        return thread.is_running
     if thread.is_alive():
         return True
     return thread is not threading.main_thread() and any(one is thread for one in threading.enumerate())

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from legacy_consumer.member.listener import RebalanceListener
-from zk_layout.running_threads import is_running
+from zk_layout.running_threads import LibraryThread, is_running
 from zk_layout.signals import Flag
 
 logger = logging.getLogger(__name__)
@@ -59,7 +59,7 @@ class ListenerCalls:
             if not is_running(self._thread):
                 # a hook whose thread has died is not late any more
                 self._late = False
-                self._thread = threading.Thread(target=self._run, name=f"{self._consumer_id}-listener", daemon=True)
+                self._thread = LibraryThread(target=self._run, name=f"{self._consumer_id}-listener")
                 self._thread.start()
             late = self._late
             if len(self._waiting) >= _MOST_WAITING:

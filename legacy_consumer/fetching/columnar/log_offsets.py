@@ -171,7 +171,8 @@ class ColumnarLogOffsets:
         except MalformedResponseError as error:
             self._drop(connection)
             raise BrokersUnavailableError(str(error)) from error
-        except BrokersUnavailableError:
+        except BaseException:
+            # one that strikes between request and answer, too: that answer would be taken for the next request's
             self._drop(connection)
             raise
         return {tp: answer for tp, answer in answered.items() if tp in times}

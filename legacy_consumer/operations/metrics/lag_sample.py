@@ -11,7 +11,7 @@ from legacy_consumer.offsets.progress import PartitionProgress
 from rebalance.clock import Clock, SystemClock
 from zk_layout.errors import LegacyConsumerError
 from zk_layout.model import TopicPartition
-from zk_layout.running_threads import is_running
+from zk_layout.running_threads import LibraryThread, is_running
 
 logger = logging.getLogger(__name__)
 
@@ -95,7 +95,7 @@ class LagSampler:
                 return sample
             if self._taken is None or not is_running(self._thread):
                 self._taken = threading.Event()
-                self._thread = threading.Thread(target=self._take, args=(self._taken,), name="lag-sample", daemon=True)
+                self._thread = LibraryThread(target=self._take, args=(self._taken,), name="lag-sample")
                 self._thread.start()
             taken = self._taken
         self._clock.wait(taken, self._answer_s)

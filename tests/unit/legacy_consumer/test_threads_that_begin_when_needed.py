@@ -15,7 +15,7 @@ from legacy_consumer.member.broker_watch import BrokerWatch
 from legacy_consumer.member.listener_calls import ListenerCalls
 from legacy_consumer.offsets.progress import Committed, PartitionProgress
 from legacy_consumer.operations.metrics.lag_sample import LagSampler
-from tests.support.at_line import AtLine, interrupt
+from tests.support.at_line import AtLine, TimeLimitError, interrupt, time_is_over
 from tests.support.waiting import eventually
 from zk_layout.memory_store import MemoryStore, MemoryZooKeeper
 from zk_layout.model import TopicPartition
@@ -58,7 +58,8 @@ class Position:
         self.finder.search([Search(TP, 1, EARLIEST)])
 
     def is_done(self):
-        return [found.offset for found in self.finder.take()] == [3]
+        # once for each search that was asked for
+        return {found.offset for found in self.finder.take()} == {3}
 
 
 class Hook:
@@ -127,6 +128,27 @@ def test_whatever_line_of_a_search_is_interrupted_the_next_search_finds(made, ma
         if not strike.struck:
             break
     assert line > 5, "the library's lines were not seen"
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+@pytest.mark.parametrize("strike_with", [interrupt, time_is_over], ids=["Ctrl-C", "time limit"])
+@pytest.mark.parametrize("make", [Leader, Position, Brokers], ids=lambda make: make.__name__)
+def test_a_thread_whose_start_is_interrupted_is_replaced_and_its_owner_can_be_closed(made, make, strike_with):
+    """It may have begun, and die at once, because threading's own books are wrong then."""
+    for line in itertools.count():
+        made.append(make())
+        strike = AtLine(line, strike_with, library=(threading.__file__,))
+        try:
+            with strike:
+                made[-1].ask()
+        except (KeyboardInterrupt, TimeLimitError):
+            made[-1].ask()
+        eventually(made[-1].is_done)
+        made.pop().close()
+        if not strike.struck:
+            break
+    assert line > 10, "the lines of start() were not seen"
 
 
 @pytest.mark.parametrize("make", [Leader, Position, Hook, Brokers, LogEnds], ids=lambda make: make.__name__)

@@ -334,9 +334,11 @@ class FetchCore:
             one.leader = None
 
     def _remove(self, tp: TopicPartition) -> None:
-        one = self._partitions.pop(tp, None)
+        one = self._partitions.get(tp)
         if one is not None:
+            # in this order: what is led is always known, whatever strikes in between
             self._unlead(tp, one)
+            del self._partitions[tp]
 
     def _look_for_leaders(self, partitions: Collection[TopicPartition], delay_s: float) -> FindLeader:
         for tp in partitions:

@@ -326,6 +326,11 @@ def is_struck(strike):
         is_told = False
         try:
             with strike:
+                reader.poll(most=4)
+                left = min(world.partitions)
+                world.fetcher.unassign([left])
+                reader.poll(most=4)
+                world.fetcher.assign({left: len(reader.messages[left.partition])})
                 while not reader.has_all(world.partitions):
                     reader.poll(most=4)
         except (KeyboardInterrupt, TimeLimitError):
