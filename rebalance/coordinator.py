@@ -61,7 +61,7 @@ from rebalance.snapshot import Assignment, GroupSnapshot
 from rebalance.status import Report, Status
 from rebalance.upkeep import Periods, Upkeep
 from zk_layout.errors import AuthenticationError, LegacyConsumerError, SessionExpiredError
-from zk_layout.running_threads import OwnThread
+from zk_layout.running_threads import OwnThread, is_running
 from zk_layout.shown import in_one_line
 from zk_layout.signals import Flag
 from zk_layout.store import SessionEvent, SessionKind, WatchEvent, ZkStore
@@ -155,7 +155,7 @@ class Coordinator:
         """Whether the thread that decides lives and gets on; from any thread."""
         since, thread = self._busy_since, self._thread
         busy_s = 0.0 if since is None else self._clock.monotonic() - since
-        return Vitals(thread is not None and not self._ended.is_set(), busy_s, self._state.connected)
+        return Vitals(is_running(thread) and not self._ended.is_set(), busy_s, self._state.connected)
 
     @property
     def session_id(self) -> int:
@@ -176,10 +176,8 @@ class Coordinator:
         """Join the group; the store is connected already. Twice is harmless."""
         if self._thread is None:
             self.open()
-            thread = OwnThread(target=self._run, name=f"{self._name}-coordinator")
-            thread.start()
-            # only now, so that no caller waits for a thread that does not run yet
-            self._thread = thread
+            self._thread = OwnThread(target=self._run, name=f"{self._name}-coordinator")
+            self._thread.start()
 
     def open(self) -> None:
         """As start, without the thread: the caller takes the turns."""
@@ -205,7 +203,7 @@ class Coordinator:
         """Leave the group in order within timeout_s, in haste after it. From any thread, twice is harmless."""
         self.post(CloseRequested(round(timeout_s * 1000)))
         thread = self._thread
-        if thread is not None and thread is not threading.current_thread():
+        if thread is not None and is_running(thread) and thread is not threading.current_thread():
             if self._ended.wait(timeout_s + _HASTE_S):
                 thread.join()
             else:

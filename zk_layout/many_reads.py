@@ -120,12 +120,10 @@ class ReadsMany(ABC):
         return results
 
     def _finds_multi_read(self, reads: int) -> bool:
-        # the lock is not waited for: other threads read one by one while this one finds out, which may take seconds
-        if self._serves_multi_read is None and reads >= WORTH_A_PROBE and self._finding_out.acquire(blocking=False):
-            try:
+        # no thread waits while another one finds out, which may take seconds: it reads one by one
+        if self._serves_multi_read is None and reads >= WORTH_A_PROBE and not self._finding_out.locked():
+            with self._finding_out:
                 self._find_out()
-            finally:
-                self._finding_out.release()
         return bool(self._serves_multi_read)
 
     def _find_out(self) -> None:

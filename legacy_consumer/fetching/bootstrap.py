@@ -30,7 +30,6 @@ from zk_layout.paths import BrokerIdPath, BrokerIdsPath, PartitionStatePath, Top
 from zk_layout.store import Watcher, Znode
 
 _FRESH_S = 1.0
-_CLOSE_WAIT_S = 2.0
 _SERVER = re.compile(r"(?:([^\s:/,\[\]]+)|\[([0-9A-Fa-f:.]+)\]):([0-9]{1,5})")
 _FIRST_WITH_ENDPOINTS = 2
 
@@ -106,10 +105,7 @@ class BrokerStore(MemoryStore):
     def close(self) -> None:
         """Hang up; twice is harmless."""
         self._is_over = True
-        self._asker.close()  # ends a question of another thread, which may try another broker before it looks
-        if self._asking.acquire(timeout=_CLOSE_WAIT_S):
-            self._asker.close()
-            self._asking.release()
+        self._asker.close()  # ends a question of another thread
         super().close()
 
     def get_data(self, path: str, watcher: Watcher | None = None) -> Znode:
@@ -135,8 +131,13 @@ class BrokerStore(MemoryStore):
         places = [TopicPath.parse(path) or PartitionStatePath.parse(path) for path in paths]
         topics = {place.topic for place in places if place is not None}
         with self._asking:
-            if not self._is_over:
-                self._ask_what_is_due(topics)
+            try:
+                if not self._is_over:
+                    self._ask_what_is_due(topics)
+            finally:
+                if self._is_over:
+                    # it may have connected anew after close() hung up
+                    self._asker.close()
 
     def _ask_what_is_due(self, topics: Collection[str]) -> None:
         oldest = time.monotonic() - _FRESH_S

@@ -252,7 +252,7 @@ def test_a_change_from_another_thread_ends_a_poll_that_waits(fetching, kafka, st
     with fetching(kafka, store) as fetcher, ThreadPoolExecutor(1) as another:
 
         def once_it_polls(change):
-            eventually(lambda: fetcher._polling is not None)
+            eventually(fetcher._in_use.locked)
             change()
 
         for change in (lambda: fetcher.assign({topic[0]: 0}), lambda: fetcher.unassign(topic), fetcher.wake):
@@ -423,7 +423,7 @@ def test_closing_ends_a_poll_in_another_thread(fetching, kafka, store, topic):
         assert fetcher.poll(10, 0.5) is None
         polling = threading.Thread(target=fetcher.poll, args=(10, 100.0))
         polling.start()
-        eventually(lambda: fetcher._polling is not None)
+        eventually(fetcher._in_use.locked)
         with Stopwatch() as watch:
             fetcher.close()
             polling.join(60)

@@ -133,6 +133,9 @@ class ScriptedBroker:
             while not self._closed.is_set():
                 request = read_exactly(sock, int.from_bytes(read_exactly(sock, 4), "big"))
                 key, _, correlation_id, size = struct.unpack_from(">hhih", request)
+                if key not in self._answers:
+                    # as a broker before 0.10 does
+                    return
                 reader = Reader(request[10 + max(size, 0) :], "request")
                 sent = framed(correlation_id, self._answers[key](reader))
                 if key == FETCH and (fault := self._next_fault()):
@@ -236,6 +239,8 @@ class ScriptedBroker:
         writer.string("127.0.0.1")
         writer.int32(self.port)
         known = [*self.logs, *self.recordings]
+        if not topics:
+            topics = {tp.topic for tp in known}
         if forgetful:
             # librdkafka reads no short response of version 0 without partitions
             known = [TopicPartition("another", number) for number in range(20)]

@@ -88,15 +88,17 @@ class ColumnarFetcher:
         self._settings = settings
         self._finder = finder
         self._lock = threading.Lock()
-        self._idle = threading.Condition(self._lock)
-        self._freeing = threading.Lock()
+        self._in_use = threading.Lock()
+        """Held during a poll, and while everything is freed."""
         self._changes: dict[TopicPartition, int | None] = {}
         self._gone: set[int] = set()
         self._woken = False
         self._closed = False
-        self._polling: int | None = None
-        self._is_interrupted = False
         # below: the polling thread's own
+        self._due: dict[TopicPartition, int | None] = {}
+        """The changes that are not applied yet; an exception that strikes a poll loses none."""
+        self._is_poll_open = False
+        """Whether a poll is under way, or an exception that is not the fetcher's has struck the last one."""
         self._core = FetchCore(settings, glance)
         self._sockets = BrokerSockets(settings, begin_opening)
         self._backlog = Backlog(self._decode, self._decode_ahead, self._core.is_live)
@@ -153,55 +155,50 @@ class ColumnarFetcher:
         Raises: FetchError, PositionError (without a reset), MissingListenerError, BrokerRefusedError. Polling
         again goes on.
         """
-        with self._lock:
-            if self._closed:
-                return None
-            self._polling = threading.get_ident()
-            changes, self._changes = self._changes, {}
         try:
-            if self._is_interrupted:
-                self._begin_anew()
-            if changes:
-                self._apply(changes)
-            return self._poll(max_messages, time.monotonic() + timeout_s)
-        except LegacyConsumerError:
-            raise
-        except BaseException:
-            # after Ctrl-C, for example, a request may have been noted and not sent, or a response handled by half
-            self._is_interrupted = True
-            raise
+            with self._in_use:
+                return None if self._closed else self._whole_poll(max_messages, timeout_s)
         finally:
-            self._end_poll()
-
-    def _end_poll(self) -> None:
-        with self._lock:
-            self._polling = None
-            closed = self._closed
-            if closed:
-                self._idle.notify_all()
-        if closed:
-            self._free()
+            if self._closed:
+                self._free(0.0)
 
     def close(self) -> None:
         """Stop and free everything; a poll in another thread returns first. Twice is harmless."""
-        with self._lock:
-            self._closed = self._woken = True
+        self._closed = self._woken = True
         self._sockets.ring()
-        with self._lock:
-            if self._polling != threading.get_ident():
-                self._idle.wait_for(lambda: self._polling is None, _CLOSE_WAIT_S)
-            in_use = self._polling is not None
         self._finder.close()
         self._leaders.close()
-        if not in_use:
-            self._free()
+        self._free(_CLOSE_WAIT_S)
+
+    def _free(self, wait_s: float) -> None:
+        """Free sockets and messages, unless a poll is under way for longer: it does so itself at its end."""
+        if self._in_use.acquire(timeout=wait_s):
+            try:
+                self._sockets.close()
+                self._backlog.clear()
+            finally:
+                self._in_use.release()
 
     # The polling thread.
+
+    def _whole_poll(self, max_messages: int, timeout_s: float) -> ColumnarBatch | None:
+        if self._is_poll_open:
+            # after Ctrl-C, for example, a request may have been noted and not sent, or a response handled by half
+            self._begin_anew()
+        self._is_poll_open = True
+        try:
+            if self._changes or self._due:
+                self._apply_changes()
+            batch = self._poll(max_messages, time.monotonic() + timeout_s)
+        except LegacyConsumerError:
+            self._is_poll_open = False
+            raise
+        self._is_poll_open = False
+        return batch
 
     def _begin_anew(self) -> None:
         self._sockets.begin_anew()
         self._follow(self._core.interrupted(time.monotonic()))
-        self._is_interrupted = False
 
     def _poll(self, max_messages: int, deadline: float) -> ColumnarBatch | None:
         now = time.monotonic()
@@ -294,6 +291,13 @@ class ColumnarFetcher:
             self._follow(self._core.look_for_silence(now))
 
     # Changes
+
+    def _apply_changes(self) -> None:
+        with self._lock:
+            self._due |= self._changes
+            self._changes = {}
+        self._apply(self._due)
+        self._due = {}
 
     def _apply(self, changes: Mapping[TopicPartition, int | None]) -> None:
         self._finder.forget(changes.keys())
@@ -390,8 +394,3 @@ class ColumnarFetcher:
                     assert_never(event)
         if searches:
             self._finder.search(searches)
-
-    def _free(self) -> None:
-        with self._freeing:  # the closing thread and the polling thread may both come here
-            self._sockets.close()
-            self._backlog.clear()

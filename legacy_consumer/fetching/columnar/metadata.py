@@ -77,7 +77,8 @@ class MetadataAsker:
         except MalformedResponseError as error:
             self.close()
             raise BrokersUnavailableError(str(error)) from error
-        except BrokersUnavailableError:
+        except BaseException:
+            # one that strikes between request and answer, too: that answer would be taken for the next request's
             self.close()
             raise
         return replace(found, registration_version=connection.address.registration_version)

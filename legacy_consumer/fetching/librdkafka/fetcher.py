@@ -46,13 +46,16 @@ class LibrdkafkaFetcher:
         self._finder = finder
         self._backoff_s = backoff_s
         self._lock = threading.Lock()
-        self._idle = threading.Condition(self._lock)
+        self._in_use = threading.Lock()
+        """Held during a poll, and while everything is freed."""
         self._changes: dict[TopicPartition, int | None] = {}
         self._woken = False
         self._closed = False
-        self._polling: int | None = None
-        self._is_interrupted = False
         # below: the polling thread's own
+        self._due: dict[TopicPartition, int | None] = {}
+        """The changes that are not applied yet; an exception that strikes a poll loses none."""
+        self._is_poll_open = False
+        """Whether a poll is under way, or an exception that is not the fetcher's has struck the last one."""
         self._handle: ConsumerHandle | None = None
         self._lives: dict[TopicPartition, int] = {}
         self._life = 0
@@ -95,39 +98,12 @@ class LibrdkafkaFetcher:
         Raises: FetchError, PositionError (without a reset), MissingListenerError, BrokerRefusedError; whatever
         else keeps a position from being found, as NotPermittedError.
         """
-        deadline = time.monotonic() + min(timeout_s, _POLL_S)
-        with self._lock:
-            if self._closed:
-                return None
-            self._polling = threading.get_ident()
-            changes, self._changes = self._changes, {}
-            self._woken = False
         try:
-            if self._is_interrupted:
-                self._begin_anew()
-            handle = self._handle or self._connect(changes, deadline)
-            if handle is None:
-                return None
-            if handle.brokers_down or handle.has_forgotten:
-                handle = self._begin_again(handle)
-            return self._poll(handle, changes, max_messages, deadline)
-        except LegacyConsumerError:
-            raise
-        except BaseException:
-            # after Ctrl-C, for example, librdkafka may have got an assignment that was not noted
-            self._is_interrupted = True
-            raise
+            with self._in_use:
+                return None if self._closed else self._whole_poll(max_messages, timeout_s)
         finally:
-            self._end_poll()
-
-    def _end_poll(self) -> None:
-        with self._lock:
-            self._polling = None
-            closed = self._closed
-            if closed:
-                self._idle.notify_all()
-        if closed:
-            self._free()
+            if self._closed:
+                self._free(0.0)
 
     def note_brokers(self, gone: Collection[int]) -> None:
         """Nothing to do: connections are librdkafka's business.
@@ -138,38 +114,64 @@ class LibrdkafkaFetcher:
 
     def close(self) -> None:
         """Stop and free everything; a poll in another thread returns first. Twice is harmless."""
-        with self._lock:
-            self._closed = self._woken = True
-            if self._polling != threading.get_ident():
-                self._idle.wait_for(lambda: self._polling is None, _CLOSE_WAIT_S)
-            in_use = self._polling is not None
+        self._closed = self._woken = True
         self._finder.close()
-        if not in_use:
-            self._free()
+        self._free(_CLOSE_WAIT_S)
+
+    def _free(self, wait_s: float) -> None:
+        """Close the handle, unless a poll is under way for longer: it does so itself at its end."""
+        if self._in_use.acquire(timeout=wait_s):
+            try:
+                self._close_handle()
+            finally:
+                self._in_use.release()
 
     # The polling thread.
 
+    def _whole_poll(self, max_messages: int, timeout_s: float) -> LibrdkafkaBatch | None:
+        if self._is_poll_open:
+            # after Ctrl-C, for example, librdkafka may have got an assignment that was not noted
+            self._begin_anew()
+        self._is_poll_open = True
+        try:
+            batch = self._poll_a_handle(max_messages, time.monotonic() + min(timeout_s, _POLL_S))
+        except LegacyConsumerError:
+            self._is_poll_open = False
+            raise
+        self._is_poll_open = False
+        return batch
+
+    def _poll_a_handle(self, max_messages: int, deadline: float) -> LibrdkafkaBatch | None:
+        with self._lock:
+            self._woken = False
+            self._due |= self._changes
+            self._changes = {}
+        handle = self._handle or self._connect(deadline)
+        if handle is None:
+            return None
+        if handle.brokers_down or handle.has_forgotten:
+            handle = self._begin_again(handle)
+        return self._poll(handle, max_messages, deadline)
+
     def _begin_anew(self) -> None:
         """Leave the handle and all partitions: the caller assigns them again."""
-        handle, self._handle = self._handle, None
         self._finder.forget(self._lives.keys())
         self._standing_still.forget(self._lives.keys())
         self._resting = {}
         self._lives = {}
+        self._close_handle()
+
+    def _close_handle(self) -> None:
+        handle, self._handle = self._handle, None
         if handle is not None:
             handle.close()
-        self._is_interrupted = False
 
-    def _connect(self, changes: dict[TopicPartition, int | None], deadline: float) -> ConsumerHandle | None:
+    def _connect(self, deadline: float) -> ConsumerHandle | None:
         try:
-            if any(position is not None for position in changes.values()):
+            if any(position is not None for position in self._due.values()):
                 self._handle = self._open_handle()
         except _WAIT_OUT as error:
             self._complain(None, str(error))
-        finally:
-            if self._handle is None:
-                with self._lock:
-                    self._changes = {**changes, **self._changes}
         if self._handle is None:
             self._wait_for_change(min(deadline, time.monotonic() + self._backoff_s))
         return self._handle
@@ -209,15 +211,10 @@ class LibrdkafkaFetcher:
         while not self._woken and (left := deadline - time.monotonic()) > 0:
             time.sleep(min(left, _SLICE_S))
 
-    def _poll(
-        self,
-        handle: ConsumerHandle,
-        changes: Mapping[TopicPartition, int | None],
-        max_messages: int,
-        deadline: float,
-    ) -> LibrdkafkaBatch | None:
-        if changes:
-            self._apply(handle, changes)
+    def _poll(self, handle: ConsumerHandle, max_messages: int, deadline: float) -> LibrdkafkaBatch | None:
+        if self._due:
+            self._apply(handle, self._due)
+            self._due = {}
         if self._finder.is_busy and (moved := self._place_found(handle)):
             return LibrdkafkaBatch((), moved)
         if self._errors:
@@ -341,9 +338,3 @@ class LibrdkafkaFetcher:
 
     def _have_mended(self, those: Collection[TopicPartition | None]) -> None:
         self._complaints = {(tp, reason) for tp, reason in self._complaints if tp not in those}
-
-    def _free(self) -> None:
-        with self._lock:
-            handle, self._handle = self._handle, None
-        if handle is not None:
-            handle.close()

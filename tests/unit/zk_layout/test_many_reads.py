@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import struct
 import threading
 
 import pytest
 
+from tests.support.at_line import AfterCall, AtLine, interrupt
+from zk_layout import many_reads
 from zk_layout.many_reads import PROBE_AGAIN_S, WORTH_A_PROBE, ReadsMany
 from zk_layout.multi_read import NO_NODE
 
@@ -81,3 +84,20 @@ def test_other_threads_read_one_by_one_while_one_finds_out():
     store.probe_multi_read = probe_while_another_thread_reads
     store.get_data_many(PATHS)
     assert (store.multi_reads, store.single_reads) == (1, len(PATHS))
+
+
+@pytest.mark.parametrize("strike_at", [AtLine, AfterCall])
+def test_whatever_line_of_finding_out_is_interrupted_the_next_read_finds_out(strike_at):
+    for number in itertools.count():
+        store = Store(True, True)
+        strike = strike_at(number, interrupt, library=(many_reads.__file__,))
+        try:
+            with strike:
+                store.get_data_many(PATHS)
+        except KeyboardInterrupt:
+            before = store.multi_reads
+            store.get_data_many(PATHS)
+            assert store.multi_reads == before + 1, f"interrupted at {number}"
+        if not strike.struck:
+            break
+    assert number > 10, "the library's lines were not seen"

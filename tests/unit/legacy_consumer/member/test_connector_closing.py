@@ -18,9 +18,11 @@ from tests.support.at_line import interrupt as interrupt_as_ctrl_c
 from tests.support.fake_kafka import FakeFetcher, FakeFetchers, FakeKafka
 from tests.support.interrupting import interrupt
 from tests.support.waiting import eventually
+from zk_layout import running_threads
 from zk_layout.codecs import encode_topic
 from zk_layout.memory_store import MemoryStore, MemoryZooKeeper
 from zk_layout.model import TopicAssignment, TopicPartition
+from zk_layout.running_threads import is_running
 
 P0 = TopicPartition("t", 0)
 
@@ -142,6 +144,27 @@ def test_a_shutdown_after_one_that_was_interrupted_waits_for_what_that_one_began
     assert not member.connector.vitals.runs
     done.set()
     holder.join(60)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+@pytest.mark.parametrize("strike_at", [AtLine, AfterCall])
+def test_wherever_joining_is_interrupted_a_shutdown_waits_for_the_coordinators_end(strike_at):
+    """Lines of threading, too: the thread may have begun before its maker knows."""
+    library = (coordinator_module.__file__, running_threads.__file__, threading.__file__)
+    for number in count():
+        member = Member()
+        member.admin.ensure_path("/consumers/g/ids")
+        strike = strike_at(number, interrupt_as_ctrl_c, library=library)
+        with contextlib.suppress(KeyboardInterrupt), strike:
+            member.connector.create_message_streams({"t": 1})
+        member.connector.shutdown()
+        running = [one.name for one in threading.enumerate() if one.name.endswith("-coordinator") and is_running(one)]
+        assert not running, f"interrupted at {number}"
+        assert member.store._closed, f"interrupted at {number}"
+        assert not member.ids(), f"interrupted at {number}"
+        if not strike.struck:
+            break
+    assert number > 30, "the library's lines were not seen"
 
 
 @pytest.mark.parametrize(("auto_commit", "committed"), [(True, 2), (False, 0)])

@@ -1,14 +1,18 @@
 """Each call to a broker fails in every way, and what a member may rely on all the same."""
 
+import itertools
 import random
+import threading
 import traceback
 from collections import Counter, defaultdict
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from legacy_consumer.errors import CorruptRecordsError, KafkaError
 from legacy_consumer.fetching import columnar
+from legacy_consumer.fetching.columnar import fetcher
 from legacy_consumer.fetching.columnar.core import Records
 from legacy_consumer.fetching.columnar.protocol.error_codes import Remedy, error_name, remedy
 from legacy_consumer.fetching.columnar.records import Ahead
@@ -323,28 +327,56 @@ def is_struck(strike):
     """Let a poll be interrupted there, and check that all goes on; False if it went by without a strike."""
     with World(random.Random(3), brokers=2, partitions=3, messages=6, backlog_bytes=100) as world:
         reader = Reader(world)
-        is_told = False
+        gone, back, other = world.partitions
+        kept = [back, other]
+        is_told = is_left = False
         try:
             with strike:
                 reader.poll(most=4)
-                left = min(world.partitions)
-                world.fetcher.unassign([left])
+                world.fetcher.unassign([gone, back])
+                is_left = True
                 reader.poll(most=4)
-                world.fetcher.assign({left: len(reader.messages[left.partition])})
-                while not reader.has_all(world.partitions):
+                world.fetcher.assign({back: len(reader.messages[back.partition])})
+                while not reader.has_all(kept):
                     reader.poll(most=4)
         except (KeyboardInterrupt, TimeLimitError):
             is_told = True
         assert is_told == strike.struck, "what strikes comes out as it is"
+        if not is_left:
+            world.fetcher.unassign([gone])
         # as a stream does: it goes on behind the messages that its user has got
-        world.fetcher.unassign(world.partitions)
-        world.fetcher.assign({tp: len(reader.messages[tp.partition]) for tp in world.partitions})
-        reader.until(lambda: reader.has_all(world.partitions), 3.0)
-        reader.check(world.partitions)
+        world.fetcher.unassign(kept)
+        world.fetcher.assign({tp: len(reader.messages[tp.partition]) for tp in kept})
+        had = len(reader.messages[gone.partition])
+        world.append(gone, [b"after it was left"])
+        reader.until(lambda: reader.has_all(kept), 3.0)
+        reader.check(kept)
         waits = world.waits
         reader.poll()
         assert world.waits < waits + 500, "processor time at rest"
+        assert len(reader.messages[gone.partition]) == had, "what was left is fetched no more"
     return strike.struck
+
+
+@pytest.mark.parametrize("strike_at", [AtLine, AfterCall])
+@pytest.mark.parametrize("is_own_thread", [True, False], ids=["the same thread", "another thread"])
+def test_wherever_a_poll_was_interrupted_close_frees_the_sockets(strike_at, is_own_thread):
+    for number in itertools.count():
+        world = World(random.Random(3), brokers=2, partitions=3, messages=6, backlog_bytes=100)
+        strike = strike_at(number, interrupt, library=(fetcher.__file__,))
+        with world:
+            reader = Reader(world)
+            with suppress(KeyboardInterrupt), strike:
+                for _ in range(6):
+                    reader.poll(most=4)
+            closing = threading.Thread(target=world.fetcher.close)
+            closing.run() if is_own_thread else closing.start()
+            if not is_own_thread:
+                closing.join()
+            assert world.fetcher._sockets._bell_in.fileno() == -1, f"interrupted at {number}"
+        if not strike.struck:
+            break
+    assert number > 50, "the library's lines were not seen"
 
 
 def test_a_new_leader_is_gone_to_while_the_old_ones_host_takes_no_connection():

@@ -1,8 +1,15 @@
 """When a handle of librdkafka is replaced by another one."""
 
+import itertools
+import threading
+import weakref
+from contextlib import suppress
 from unittest.mock import Mock
 
-from legacy_consumer.fetching.librdkafka import LibrdkafkaFetcher
+import pytest
+
+from legacy_consumer.fetching.librdkafka import LibrdkafkaFetcher, fetcher
+from tests.support.at_line import AfterCall, AtLine, interrupt
 from zk_layout.model import TopicPartition
 
 OTHER = TopicPartition("t", 0)
@@ -56,3 +63,63 @@ def test_librdkafka_is_begun_again_once_if_nothing_comes_after_no_broker_could_b
     assert (first.is_closed, looked.is_closed, again.is_closed) == (True, True, False)
     assert again.positions == {OTHER: 5}
     fetcher.close()
+
+
+STRIKES = [AtLine, AfterCall]
+
+
+class Sound(Handle):
+    """As Handle, with brokers in reach. Counts those that are neither closed nor forgotten by everybody."""
+
+    def __init__(self, alive):
+        super().__init__([])
+        self.brokers_down = False
+        alive.add(self)
+
+
+@pytest.mark.parametrize("strike_at", STRIKES)
+def test_wherever_a_poll_is_interrupted_the_next_one_has_one_handle_with_what_is_assigned(strike_at):
+    gone, kept = TopicPartition("t", 1), OTHER
+    for number in itertools.count():
+        alive = weakref.WeakSet()
+        reader = LibrdkafkaFetcher(lambda alive=alive: Sound(alive), Mock(is_busy=False), backoff_s=1.0)
+        reader.assign({gone: 5, kept: 6})
+        strike = strike_at(number, interrupt, library=(fetcher.__file__,))
+        is_left = False
+        with suppress(KeyboardInterrupt), strike:
+            reader.poll(100, 0.0)
+            reader.unassign([gone])
+            is_left = True
+            reader.poll(100, 0.0)
+        if not is_left:
+            reader.unassign([gone])
+        # as a stream does
+        reader.unassign([kept])
+        reader.assign({kept: 6})
+        reader.poll(100, 0.0)
+        [handle] = [one for one in alive if not one.is_closed]
+        assert handle.positions == {kept: 6}, f"interrupted at {number}"
+        reader.close()
+        assert handle.is_closed
+        if not strike.struck:
+            break
+    assert number > 20, "the library's lines were not seen"
+
+
+@pytest.mark.parametrize("strike_at", STRIKES)
+def test_wherever_a_poll_was_interrupted_close_closes_the_handle_from_another_thread_too(strike_at):
+    for number in itertools.count():
+        alive = weakref.WeakSet()
+        reader = LibrdkafkaFetcher(lambda alive=alive: Sound(alive), Mock(is_busy=False), backoff_s=1.0)
+        reader.assign({OTHER: 6})
+        strike = strike_at(number, interrupt, library=(fetcher.__file__,))
+        with suppress(KeyboardInterrupt), strike:
+            reader.poll(100, 0.0)
+            reader.poll(100, 0.0)
+        closing = threading.Thread(target=reader.close)
+        closing.start()
+        closing.join()
+        assert all(one.is_closed for one in alive), f"interrupted at {number}"
+        if not strike.struck:
+            break
+    assert number > 20, "the library's lines were not seen"
