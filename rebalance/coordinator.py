@@ -203,8 +203,8 @@ class Coordinator:
         """Leave the group in order within timeout_s, in haste after it. From any thread, twice is harmless."""
         self.post(CloseRequested(round(timeout_s * 1000)))
         thread = self._thread
-        if thread is not None and is_running(thread) and thread is not threading.current_thread():
-            if self._ended.wait(timeout_s + _HASTE_S):
+        if thread is not None and thread is not threading.current_thread():
+            if not is_running(thread) or self._ended.wait(timeout_s + _HASTE_S):
                 thread.join()
             else:
                 # the end of the store ends its requests, the end of the session the rest

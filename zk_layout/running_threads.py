@@ -45,7 +45,16 @@ class LibraryThread(threading.Thread):
     @property
     def is_running(self) -> bool:
         """Whether it works, or is about to."""
-        return not self._is_over and self._fate.get(None, "runs" if self._is_due else "given up") == "runs"
+        return self._will_run and not self._is_over
+
+    @property
+    def _will_run(self) -> bool:
+        return self._fate.get(None, "runs" if self._is_due else "given up") == "runs"
+
+    def join(self, timeout: float | None = None) -> None:
+        """Wait for its end, seconds at most; one that never begins has none, and is not waited for."""
+        if self._will_run:
+            super().join(timeout)
 
 
 class OwnThread(LibraryThread):

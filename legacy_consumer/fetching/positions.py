@@ -174,7 +174,7 @@ class PositionFinder:
             self._closed = True
             self._news.set()
             thread = self._thread
-        if thread is not None and is_running(thread):
+        if thread is not None:
             thread.join(_JOIN_S)
 
     def _run(self) -> None:

@@ -53,7 +53,7 @@ class BrokerWatch:
         self._closed.set()
         with self._lock:
             thread = self._thread
-        if thread is not None and is_running(thread) and thread is not threading.current_thread():
+        if thread is not None and thread is not threading.current_thread():
             thread.join(_JOIN_S)
 
     def _fired(self, event: WatchEvent) -> None:

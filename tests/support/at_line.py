@@ -7,6 +7,7 @@ import itertools
 import linecache
 import opcode
 import sys
+import threading
 from collections import Counter
 from pathlib import Path
 
@@ -123,6 +124,15 @@ class TimeLimitError(Exception):
 def time_is_over():
     """As such a task queue does."""
     raise TimeLimitError
+
+
+def forget_unstarted_threads():
+    """Take those out of threading's list that an exception struck in start(): it would keep them for ever.
+
+    For the end of a test, when none is about to begin.
+    """
+    for thread in list(threading._limbo):
+        threading._limbo.pop(thread, None)
 
 
 def _handler(code, at):

@@ -102,7 +102,7 @@ class LeaderFinder:
             self._open.clear()
             thread = self._thread
             self._changed.notify_all()
-        if thread is not None and is_running(thread):
+        if thread is not None:
             thread.join(_JOIN_S)
 
     def _run(self) -> None:

@@ -15,7 +15,7 @@ from legacy_consumer.member.broker_watch import BrokerWatch
 from legacy_consumer.member.listener_calls import ListenerCalls
 from legacy_consumer.offsets.progress import Committed, PartitionProgress
 from legacy_consumer.operations.metrics.lag_sample import LagSampler
-from tests.support.at_line import AtLine, TimeLimitError, interrupt, time_is_over
+from tests.support.at_line import AtLine, TimeLimitError, forget_unstarted_threads, interrupt, time_is_over
 from tests.support.waiting import eventually
 from zk_layout.memory_store import MemoryStore, MemoryZooKeeper
 from zk_layout.model import TopicPartition
@@ -149,6 +149,7 @@ def test_a_thread_whose_start_is_interrupted_is_replaced_and_its_owner_can_be_cl
         if not strike.struck:
             break
     assert line > 10, "the lines of start() were not seen"
+    forget_unstarted_threads()
 
 
 @pytest.mark.parametrize("make", [Leader, Position, Hook, Brokers, LogEnds], ids=lambda make: make.__name__)

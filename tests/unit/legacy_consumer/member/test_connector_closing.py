@@ -13,7 +13,7 @@ from legacy_consumer.member import connector as connector_module
 from legacy_consumer.member import membership as membership_module
 from legacy_consumer.offsets import ZooKeeperOffsetStore
 from rebalance import coordinator as coordinator_module
-from tests.support.at_line import AfterCall, AtLine
+from tests.support.at_line import AfterCall, AtLine, forget_unstarted_threads
 from tests.support.at_line import interrupt as interrupt_as_ctrl_c
 from tests.support.fake_kafka import FakeFetcher, FakeFetchers, FakeKafka
 from tests.support.interrupting import interrupt
@@ -165,6 +165,7 @@ def test_wherever_joining_is_interrupted_a_shutdown_waits_for_the_coordinators_e
         if not strike.struck:
             break
     assert number > 30, "the library's lines were not seen"
+    forget_unstarted_threads()
 
 
 @pytest.mark.parametrize(("auto_commit", "committed"), [(True, 2), (False, 0)])
