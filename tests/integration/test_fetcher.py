@@ -5,6 +5,7 @@ On all versions: test_brokers_fetchers.py.
 
 import logging
 import statistics
+import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from legacy_consumer import fetching as fetching_room
 from legacy_consumer.config import ConsumerConfig
 from legacy_consumer.embedded import EmbeddedKafka
 from legacy_consumer.errors import BrokersUnavailableError, OffsetOutOfRangeError
@@ -42,6 +44,7 @@ from zk_layout.model import Broker, Endpoint, TopicPartition
 pytestmark = pytest.mark.kafka
 
 PER_PARTITION = 2000
+FETCHING = str(Path(fetching_room.__file__).parent)
 
 
 @pytest.fixture(scope="module")
@@ -248,19 +251,33 @@ def test_kept_partitions_flow_while_others_change(fetching, kafka, store, topic)
     assert got.offsets(topic[0]) == list(range(PER_PARTITION))
 
 
+def is_waiting(thread_id):
+    """Whether this thread waits in a poll: what is assigned before a poll waits does not end it."""
+    frame = sys._current_frames()[thread_id]
+    while frame is not None:
+        code = frame.f_code
+        if code.co_name in {"wait", "consume"} and code.co_filename.startswith(FETCHING):
+            return True
+        frame = frame.f_back
+    return False
+
+
 def test_a_change_from_another_thread_ends_a_poll_that_waits(fetching, kafka, store, topic):
+    me = threading.get_ident()
     with fetching(kafka, store) as fetcher, ThreadPoolExecutor(1) as another:
 
-        def once_it_polls(change):
-            eventually(fetcher._in_use.locked)
+        def once_it_polls(change, begun):
+            eventually(lambda: is_waiting(me))
+            begun.set()
             change()
 
         for change in (lambda: fetcher.assign({topic[0]: 0}), lambda: fetcher.unassign(topic), fetcher.wake):
             fetcher.assign({topic[0]: PER_PARTITION})
             assert fetcher.poll(10, 0.5) is None, "nothing comes by itself"
-            changing = another.submit(once_it_polls, change)
+            begun = threading.Event()
+            changing = another.submit(once_it_polls, change, begun)
             with Stopwatch() as watch:
-                while not changing.done():
+                while not begun.is_set():
                     fetcher.poll(10, 60)
             changing.result()
             assert watch.seconds < 5
@@ -423,7 +440,7 @@ def test_closing_ends_a_poll_in_another_thread(fetching, kafka, store, topic):
         assert fetcher.poll(10, 0.5) is None
         polling = threading.Thread(target=fetcher.poll, args=(10, 100.0))
         polling.start()
-        eventually(fetcher._in_use.locked)
+        eventually(lambda: is_waiting(polling.ident))
         with Stopwatch() as watch:
             fetcher.close()
             polling.join(60)

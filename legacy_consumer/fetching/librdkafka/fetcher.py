@@ -146,6 +146,9 @@ class LibrdkafkaFetcher:
             self._woken = False
             self._due |= self._changes
             self._changes = {}
+        if self._closed:
+            # its wake may have come before
+            return None
         handle = self._handle or self._connect(deadline)
         if handle is None:
             return None
