@@ -252,7 +252,7 @@ def test_kept_partitions_flow_while_others_change(fetching, kafka, store, topic)
 
 
 def is_waiting(thread_id):
-    """Whether this thread waits in a poll: what is assigned before a poll waits does not end it."""
+    """Return whether this thread waits in a poll. A change that comes before it waits does not end the poll."""
     frame = sys._current_frames()[thread_id]
     while frame is not None:
         code = frame.f_code

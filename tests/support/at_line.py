@@ -77,7 +77,7 @@ class AfterCall(AtLine):
             if event == "exception":
                 # the call did not return; Python 3.10 looks for signals there, too, and no code of ours can help it
                 called_at = None
-            # an instruction without a line ends a generator that nobody needs: no exception comes out of that
+            # Python closes an unused generator with an instruction that has no line, and swallows what is raised there
             if event == "opcode" and not self.struck and frame.f_lineno is not None:
                 # the interpreter raises in the call; behind the last one of a try or a with this would be outside of it
                 if called_at is not None and _handler(code, called_at) == _handler(code, frame.f_lasti):

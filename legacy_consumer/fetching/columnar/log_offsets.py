@@ -172,7 +172,7 @@ class ColumnarLogOffsets:
             self._drop(connection)
             raise BrokersUnavailableError(str(error)) from error
         except BaseException:
-            # one that strikes between request and answer, too: that answer would be taken for the next request's
+            # Ctrl-C may strike between a request and its answer: the next request would read that answer
             self._drop(connection)
             raise
         return {tp: answer for tp, answer in answered.items() if tp in times}

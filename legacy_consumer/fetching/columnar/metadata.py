@@ -78,7 +78,7 @@ class MetadataAsker:
             self.close()
             raise BrokersUnavailableError(str(error)) from error
         except BaseException:
-            # one that strikes between request and answer, too: that answer would be taken for the next request's
+            # Ctrl-C may strike between a request and its answer: the next request would read that answer
             self.close()
             raise
         return replace(found, registration_version=connection.address.registration_version)

@@ -147,7 +147,7 @@ class LibrdkafkaFetcher:
             self._due |= self._changes
             self._changes = {}
         if self._closed:
-            # its wake may have come before
+            # close() may have set _woken before this poll cleared it
             return None
         handle = self._handle or self._connect(deadline)
         if handle is None:

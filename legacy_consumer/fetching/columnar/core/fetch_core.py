@@ -336,7 +336,7 @@ class FetchCore:
     def _remove(self, tp: TopicPartition) -> None:
         one = self._partitions.get(tp)
         if one is not None:
-            # in this order: what is led is always known, whatever strikes in between
+            # in this order: an exception in between leaves no broker with a partition that is not in _partitions
             self._unlead(tp, one)
             del self._partitions[tp]
 

@@ -67,7 +67,7 @@ def broker():
     broker.close()
 
 
-# of a connection that is interrupted before anybody has it
+# Ctrl-C may strike before the library has stored a new socket: the garbage collector closes it and warns
 @pytest.mark.filterwarnings("ignore:.*unclosed <socket:pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.filterwarnings("ignore:.*unclosed <socket:ResourceWarning")
 @pytest.mark.parametrize("make", [Ends, Metadata], ids=lambda make: make.__name__)

@@ -69,7 +69,7 @@ STRIKES = [AtLine, AfterCall]
 
 
 class Sound(Handle):
-    """As Handle, with brokers in reach. Counts those that are neither closed nor forgotten by everybody."""
+    """A Handle whose brokers can be reached. It adds itself to alive, a WeakSet."""
 
     def __init__(self, alive):
         super().__init__([])
