@@ -64,7 +64,7 @@ class ScriptedBroker:
         """(offset, size) of every partition in every fetch."""
         self.errors: dict[TopicPartition, deque[int]] = {}
         self._faults: deque[Callable[[bytes], object]] = deque()
-        self._forgetful: threading.Event | None = None
+        self._is_forgetful = False
         self._answers = {
             FETCH: self._fetch,
             LIST_OFFSETS: self._list_offsets,
@@ -86,15 +86,14 @@ class ScriptedBroker:
         self._faults.extend(faults)
 
     def forget_topics(self):
-        """Hang up, and know of no topic from now on. Returns: an event, set when a client has been told so."""
-        self._forgetful = threading.Event()
+        """Hang up, and know of no topic from now on."""
+        self._is_forgetful = True
         for sock in list(self._open):
             with contextlib.suppress(OSError):
                 sock.shutdown(socket.SHUT_RDWR)
-        return self._forgetful
 
     def remember_topics(self):
-        self._forgetful = None
+        self._is_forgetful = False
 
     @property
     def has_faults_left(self):
@@ -232,7 +231,7 @@ class ScriptedBroker:
 
     def _metadata(self, reader):
         topics = {reader.string() for _ in range(reader.count(2))}
-        forgetful = self._forgetful
+        is_forgetful = self._is_forgetful
         writer = Writer()
         writer.int32(1)
         writer.int32(self.broker_id)
@@ -241,14 +240,14 @@ class ScriptedBroker:
         known = [*self.logs, *self.recordings]
         if not topics:
             topics = {tp.topic for tp in known}
-        if forgetful:
+        if is_forgetful:
             # librdkafka reads no short response of version 0 without partitions
             known = [TopicPartition("another", number) for number in range(20)]
             topics.add("another")
         writer.int32(len(topics))
         for topic in topics:
             numbers = [tp.partition for tp in known if tp.topic == topic]
-            writer.int16(0 if numbers or not forgetful else _UNKNOWN_TOPIC)
+            writer.int16(0 if numbers or not is_forgetful else _UNKNOWN_TOPIC)
             writer.string(topic)
             writer.int32(len(numbers))
             for number in numbers:
@@ -258,6 +257,4 @@ class ScriptedBroker:
                 for _ in ("replicas", "in sync"):
                     writer.int32(1)
                     writer.int32(self.broker_id)
-        if forgetful and topics - {"another"}:
-            forgetful.set()
         return writer.done()
