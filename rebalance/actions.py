@@ -70,7 +70,7 @@ class ForgetGroup:
 
 @dataclass(frozen=True, slots=True)
 class Leave:
-    """Release what is left without waiting, delete the id znode, and end."""
+    """Release what is left without waiting, and delete the id znode; answer with Left or Failed."""
 
 
 Action: TypeAlias = (

@@ -41,6 +41,7 @@ from rebalance.events import (
     Expired,
     Failed,
     IdTaken,
+    Left,
     Refused,
     Registered,
     RegistrationBlocked,
@@ -333,14 +334,14 @@ class Coordinator:
             case ForgetGroup():
                 self._reader.forget()
             case Leave():
-                self._leave()
-                logger.info("%s: left group %s", self._name, self._registrar.group)
+                return self._leave()
             case _:
                 assert_never(action)
         return None
 
     def _attempt(self, what: Callable[[], Event]) -> Event:
         """Errors become events: they are the machine's to judge. One of a user's logging handler must not lose them."""
+        phase = Phase.LEAVING if self.is_closed else self._state.phase
         try:
             if self._store.session_id != self._state.session_id:
                 # The start of the new session is still in the mailbox, and the owned partitions are of the session
@@ -351,12 +352,12 @@ class Coordinator:
             # loud once, not with every try
             level = logging.DEBUG if str(error) == str(self._state.obstacle) else logging.WARNING
             with suppress(Exception):
-                logger.log(level, "%s: %s failed: %s", self._name, self._state.phase.value, error)
+                logger.log(level, "%s: %s failed: %s", self._name, phase.value, error)
             return Failed(error)
         except Exception as error:
             # a defect must not leave a member that is registered and thinks no more
             with suppress(Exception):
-                logger.exception("%s: %s failed", self._name, self._state.phase.value)
+                logger.exception("%s: %s failed", self._name, phase.value)
             return Failed(RebalanceError(in_one_line(error)))
 
     def _register(self) -> Event:
@@ -371,14 +372,22 @@ class Coordinator:
     def _may_be_free(self, _event: WatchEvent) -> None:
         self.post(Unblocked())
 
-    def _leave(self) -> None:
-        if not self._state.connected:
+    def _leave(self) -> Event:
+        """Leave; once the phase is CLOSED in haste: what cannot be given back then is lost."""
+        in_haste = self.is_closed
+        if in_haste and not self._state.connected:
             logger.warning("%s: leaves without a connection, so without a last commit", self._name)
             self._reconciler.drop()
-            return
-        try:
-            is_all_gone = self._reconciler.leave()
-            # what it wrote in a session that it has not heard of yet stands there
-            self.has_left_nothing = is_all_gone and self._store.session_id == self._state.session_id
-        except LegacyConsumerError as error:
-            logger.warning("%s: did not leave in order; its znodes stay until its session ends: %s", self._name, error)
+            return Left()
+        event = self._attempt(self._give_back)
+        if isinstance(event, Failed):
+            if not in_haste:
+                return event
+            logger.warning("%s: its znodes stay until its session ends", self._name)
+            self._reconciler.drop()
+        logger.info("%s: left group %s", self._name, self._registrar.group)
+        return event
+
+    def _give_back(self) -> Event:
+        self.has_left_nothing = self._reconciler.leave()
+        return Left()

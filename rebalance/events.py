@@ -80,6 +80,11 @@ class Failed:
 
 
 @dataclass(frozen=True, slots=True)
+class Left:
+    """What was owned and the id znode are deleted, as far as they were mine."""
+
+
+@dataclass(frozen=True, slots=True)
 class Drained:
     """A stream gave up what it had in hand."""
 
@@ -170,6 +175,7 @@ Event: TypeAlias = (
     | Overtaken
     | Deregistered
     | Failed
+    | Left
     | Drained
     | Unblocked
     | Doubted

@@ -14,6 +14,8 @@ A lost connection does not change the phase: the machine attempts nothing while 
 is away long enough for ZooKeeper to have expired the session, delivery is paused. When the connection is back with
 the same session, delivery continues and the group is read again, because watches may have been missed. When the session
 has expired, all owned partitions are lost: their buffers are dropped, and nothing more is committed for them.
+
+A member that leaves waits for ZooKeeper in the same way and tries again, until the time for leaving in order is over.
 """
 
 from __future__ import annotations
@@ -48,6 +50,7 @@ from rebalance.events import (
     Expired,
     Failed,
     IdTaken,
+    Left,
     Overtaken,
     Reconnected,
     Refused,
@@ -145,7 +148,7 @@ Step: TypeAlias = tuple[MemberState, tuple[Action, ...]]
 Kind: TypeAlias = type[Event] | Timer
 
 LEAST_PAUSE_MS = 1000
-"""Between two tries, once rebalance.max.retries are used up: rebalance.backoff.ms may be 0."""
+"""Between two tries, once rebalance.max.retries are used up: rebalance.backoff.ms may be 0; and while it leaves."""
 QUIET_MS = 1000
 """How long a member has been settled before it watches its owner znodes: not while a group comes together."""
 MOST_LOOKS = 10
@@ -283,6 +286,19 @@ def _begin_leaving(state: MemberState, event: Event, policy: Policy) -> Step:
     return leaving, (*cancel, StartTimer(Timer.CLOSE, timeout_ms), *rebalance)
 
 
+def _try_again_to_leave(state: MemberState, _event: Event, _policy: Policy) -> Step:
+    timer = StartTimer(Timer.BACKOFF, LEAST_PAUSE_MS)
+    return replace(state, backing_off=True), (() if state.backing_off else (timer,))
+
+
+def _give_back(state: MemberState, _event: Event, _policy: Policy) -> Step:
+    return state, (Leave(),)
+
+
+def _be_gone(state: MemberState, _event: Event, _policy: Policy) -> Step:
+    return state, _CANCEL_ALL
+
+
 def _leave(state: MemberState, _event: Event, _policy: Policy) -> Step:
     return state, (*_CANCEL_ALL, Leave())
 
@@ -363,13 +379,15 @@ TABLE = (
     Row(_JOINED, (SessionStarted,), Phase.JOINING, _lose_and_begin_anew),
     Row((Phase.EXPIRED,), (SessionStarted,), Phase.JOINING, _begin_anew),
 
-    Row(REGISTERED, (CloseRequested,), Phase.LEAVING, _begin_leaving),
+    Row(_JOINED, (CloseRequested,), Phase.LEAVING, _begin_leaving),
     Row((Phase.LEAVING,), (Draining,), Phase.LEAVING, _drain),
-    Row((Phase.LEAVING,), (Drained, Timer.DRAIN, Reconnected), Phase.LEAVING, _reconcile),
-    Row((Phase.LEAVING,), (Settled, Failed), Phase.CLOSED, _leave),
+    Row((Phase.LEAVING,), (Failed,), Phase.LEAVING, _try_again_to_leave),
+    Row((Phase.LEAVING,), (Drained, Timer.DRAIN, Timer.BACKOFF, Reconnected), Phase.LEAVING, _reconcile),
+    Row((Phase.LEAVING,), (Settled,), Phase.LEAVING, _give_back),
+    Row((Phase.LEAVING,), (Left,), Phase.CLOSED, _be_gone),
     Row((Phase.LEAVING,), (Expired, Refused, SessionStarted), Phase.CLOSED, _lose_and_leave),
 
-    Row((Phase.CREATED, Phase.JOINING, Phase.GATHERING, Phase.EXPIRED), (CloseRequested,), Phase.CLOSED, _leave),
+    Row((Phase.CREATED, Phase.EXPIRED), (CloseRequested,), Phase.CLOSED, _leave),
     Row(_OPEN, (Timer.CLOSE,), Phase.CLOSED, _leave),
 )
 # fmt: on

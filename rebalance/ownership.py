@@ -147,24 +147,21 @@ class Ownership:
     def leave(self) -> bool:
         """Delete every owner znode that is mine and my registration, if it is mine, in one request if it fits.
 
-        Returns: whether all are gone; the session's end removes what is left.
+        Returns: whether all are gone; the session's end removes what is left. After an error call it again.
         """
         self.resolve_doubts()
         self._watched.clear()
+        is_all_gone = True
         *before, last = list(self._chunks(self._delete_ops(self._owned))) or [[]]
         try:
             for chunk in before:
-                self._multi(self._deletes_of_mine(chunk))
-            stat = self._store.exists(self._id_path)
-            # another member may run under the same consumer.id
-            mine = stat is not None and stat.ephemeral_owner == self._session_id
-            self._multi([*self._deletes_of_mine(last), *([DeleteOp(self._id_path)] if mine else [])])
-        except MultiFailedError as error:
+                self._delete_chunk(chunk)
+            self._delete_chunk(last, and_id=True)
+        except NotPermittedError as error:
             logger.debug("%s: leaving in order was refused: %s", self._consumer_id, error)
-            return False
-        finally:
-            self.forget()
-        return True
+            is_all_gone = False
+        self.forget()
+        return is_all_gone
 
     def resolve_doubts(self) -> None:
         """Look at the owner znodes of claims and releases whose outcome is not known."""
@@ -294,18 +291,25 @@ class Ownership:
         for chunk in self._chunks(self._delete_ops(partitions)):
             self._delete_chunk(chunk, trust_watches=trust_watches)
 
-    def _delete_chunk(self, chunk: Sequence[tuple[TopicPartition, Op]], *, trust_watches: bool) -> None:
+    def _delete_chunk(
+        self, chunk: Sequence[tuple[TopicPartition, Op]], *, trust_watches: bool = False, and_id: bool = False
+    ) -> None:
         """Each chunk is looked at just before its request: the requests before it took their time."""
         for attempt in range(3):
             deletes = self._deletes_of_mine(chunk, trust_watches=trust_watches and attempt == 0)
             try:
-                self._multi(deletes)
+                self._multi([*deletes, *(self._delete_of_my_id() if and_id else ())])
             except MultiFailedError as error:
                 if attempt == 2 or not isinstance(error.cause, NoNodeError):
                     raise error.cause from error
                 # deleted by somebody between the look and the request: look again
             else:
                 return
+
+    def _delete_of_my_id(self) -> list[Op]:
+        stat = self._store.exists(self._id_path)
+        # another member may run under the same consumer.id
+        return [DeleteOp(self._id_path)] if stat is not None and stat.ephemeral_owner == self._session_id else []
 
     def _delete_ops(self, partitions: Iterable[TopicPartition]) -> list[tuple[TopicPartition, Op]]:
         return [(tp, DeleteOp(self._owner_path(tp))) for tp in partitions]

@@ -17,6 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from rebalance.machine import Phase
+from zk_layout.errors import NotPermittedError
 from zk_layout.store import SessionKind
 
 AUDIT_SLACK_S = 20.0
@@ -96,6 +97,8 @@ class Actor:
     """How often it lost its connection while it may have been giving something up."""
     told_of_end: bool = False
     must_pause: bool = False
+    forbidden_at: float = -1.0
+    """When an ACL last kept it from something."""
     busy: bool = False
     phase: Phase = Phase.CREATED
 
@@ -294,9 +297,11 @@ class Checker:
         if name in self.careful and self.registered:
             raise Violation("careless", f"{name} changes {what}, and {sorted(self.registered)} are members")
 
-    def on_refused(self, now, name, *_):
+    def on_refused(self, now, name, _kind, error, _done):
         """A request ended in an error: what it was for may be begun anew, and a release need not have its commit."""
         actor = self.actors[name]
+        if isinstance(error, NotPermittedError):
+            actor.forbidden_at = now
         self._note_unanswered(name)
         self._note_blip(name, actor)
         for (who, _), life in self.lives.items():

@@ -30,6 +30,11 @@ class Denials:
         self._expires = rng.random() < 0.1 and may_be
         self._refuses_credentials = rng.choice((0.1, 0.5)) if rng.random() < 0.07 and may_be else 0.0
 
+    @property
+    def are_possible(self):
+        """Whether there is any of this in this world."""
+        return bool(self._closes or self._refuses or self._refuses_credentials)
+
     def act(self):
         """Now and then an ACL closes something or opens it again, or a user shuts down what ZooKeeper refuses."""
         if self._closes and self._rng.random() < 0.05:

@@ -36,6 +36,7 @@ from zk_layout.model import TopicAssignment, TopicPartition
 OWNERS, TOPIC = f"/consumers/{GROUP}/owners/t", "/brokers/topics/t"
 _FIRST_SESSION, _FIRST_ZXID = 0x1000000, 2**40
 """Numbers of these kinds are told from others by their size, and compared by the order in which they appear."""
+_CLOSE_S = 4.0
 _SETTLE_S = 60.0
 _NOT_STATE = frozenset(
     {"_server", "_clock", "lists_read", "_warned", "_report", "_thread", "_lock", "_bell", "_changed"}
@@ -128,6 +129,8 @@ class SmallWorld:
         """No fault any more: before the walk, and after it."""
         self.events_left, self.faults_left = group.depth, group.faults
         self.operator_acts = True
+        self.close_by = 0.0
+        """Until when the member that the operator stops may leave in order."""
         self.deleted = None
         self.history = []
         self.operator = None
@@ -193,6 +196,7 @@ class SmallWorld:
         finally:
             self.busy.remove(member)
         if member.coordinator.is_closed:
+            self._check_left(member)
             # as the end of its process: what could not be left in order goes with its session
             member.store.close()
 
@@ -221,7 +225,8 @@ class SmallWorld:
             self.operator.delete(f"/consumers/{GROUP}/ids/{first.consumer_id}")
 
         def stops_a_member():
-            last.coordinator.post(CloseRequested(4000))
+            self.close_by = self.clock.now + _CLOSE_S
+            last.coordinator.post(CloseRequested(round(_CLOSE_S * 1000)))
 
         acts = [adds_a_partition, stops_a_member]
         if self.operator.exists(f"{OWNERS}/0") is not None:
@@ -284,6 +289,12 @@ class SmallWorld:
             for tp in member.delivery.flowing:
                 if claims.get(tp) != session and tp != self.deleted:
                     raise Violation("two owners", f"{member.consumer_id} hands out {tp}, which {claims.get(tp)} owns")
+
+    def _check_left(self, member):
+        """Check that a member that had time, and whose session lives, has given all back."""
+        session = member.coordinator.session_id
+        if self.clock.now < self.close_by and session in self.claims().values():
+            raise Violation("left too early", f"{member.consumer_id} has left, its owner znodes have not")
 
     def come_to_rest(self):
         """No fault any more: everybody settles, with the share that the assignor names."""

@@ -42,6 +42,8 @@ from zk_layout.errors import NoNodeError
 from zk_layout.model import ConsumerRegistration, SubscriptionPattern
 from zk_layout.store import SessionKind
 
+CLOSE_S = 4.0
+"""The time for leaving in order."""
 MAX_TURNS = 200
 """The turns at one moment, without a failed request, after which a coordinator is taken never to come to rest."""
 MAX_TURNS_IN_ALL = 10 * MAX_TURNS
@@ -65,6 +67,8 @@ class OurMember:
         self.alive = True
         self.turning = self.using = self.committing = False
         self.closing = self.unsubscribing = self.ending = False
+        self.close_by = 0.0
+        """Until when it may leave in order."""
         self.wake_at = 0.0
         world.record("member", name)
         self.store = world.server.connect(name) if earlier is None else earlier.store
@@ -241,6 +245,7 @@ class OurMember:
         finally:
             self.turning = False
         if self.coordinator.is_closed:
+            self._check_left()
             self.leave()
             return False
         self.wake_at = world.clock.now + wait_s
@@ -280,8 +285,22 @@ class OurMember:
             if self.world.rng.random() < 0.3 and not self.using:
                 self.delivery.let_go(user.ident)
                 user.hand.clear()
-        self.coordinator.post(CloseRequested(4000))
+        self.close_by = self.world.clock.now + CLOSE_S
+        self.coordinator.post(CloseRequested(round(CLOSE_S * 1000)))
         self.wake_at = 0.0
+
+    def _check_left(self):
+        """A member that had time leaves nothing behind, unless an ACL keeps it from that: it waits for ZooKeeper."""
+        world, session = self.world, self.coordinator.session_id
+        was_forbidden = world.checker.actors[self.name].forbidden_at >= self.close_by - CLOSE_S
+        if world.clock.now >= self.close_by or was_forbidden or world.denials.are_possible:
+            return
+        if not world.server.is_alive(session):
+            return
+        if left := [
+            tp for tp, life in world.checker.owners.items() if (life.actor, life.session) == (self.name, session)
+        ]:
+            raise Violation("left too early", f"{self.name} has left, its owner znodes of {sorted(left)} have not")
 
     def leave(self):
         """The rest of shutdown(), or of unsubscribe(), after which the session's next member joins."""

@@ -20,6 +20,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Protocol
 
+from legacy_consumer.errors import OffsetError
 from legacy_consumer.member.resets.records import (
     HOLD_MS,
     Answer,
@@ -335,9 +336,12 @@ class ResetFollower:
     def _find_changed(
         self, partitions: Sequence[TopicPartition], *, is_applied: bool
     ) -> Mapping[TopicPartition, Committed]:
-        """Return the stored offsets that another client wrote."""
+        """Return the stored offsets that another client wrote. Raises: OffsetError for an unreadable applied one."""
         changed: dict[TopicPartition, Committed] = {}
         for tp, committed in self._offsets.read(partitions).items():
+            if is_applied and committed.problem is not None:
+                # the operator must not be told that this member continues from there
+                raise OffsetError(f"{tp}: {committed.problem}")
             known = self._progress.get(tp)
             # an unreadable offset is no position to continue from: the owner's next commit repairs it
             before = committed if known is None or committed.problem is not None else known.committed

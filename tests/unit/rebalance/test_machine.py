@@ -30,6 +30,7 @@ from rebalance.events import (
     Expired,
     Failed,
     IdTaken,
+    Left,
     Overtaken,
     Refused,
     Registered,
@@ -41,7 +42,7 @@ from rebalance.events import (
     Triggered,
     Unblocked,
 )
-from rebalance.machine import MOST_LOOKS, QUIET_MS, TABLE, MemberState, Phase, Policy, draw, step
+from rebalance.machine import LEAST_PAUSE_MS, MOST_LOOKS, QUIET_MS, TABLE, MemberState, Phase, Policy, draw, step
 from zk_layout.errors import AuthenticationError, ConnectionLostError
 
 DOC = Path(__file__).parents[3] / "docs" / "architecture.md"
@@ -53,6 +54,7 @@ ALL_EVENTS = [
     Registered(),
     RegistrationBlocked(),
     IdTaken(),
+    Left(),
     Triggered("members changed"),
     Settled(),
     Draining(),
@@ -189,8 +191,23 @@ def test_leaving_waits_for_messages_in_hand():
     state, actions = run(Draining(), Drained(), state=state)
     assert actions == (Rebalance(leaving=True),)
     state, actions = run(Settled(), state=state)
+    assert actions == (Leave(),)
+    state, _ = run(Left(), state=state)
     assert state.phase is Phase.CLOSED
-    assert Leave() in actions
+
+
+def test_leaving_is_tried_again_after_an_error_when_the_connection_is_back_and_after_a_pause():
+    failed, actions = run(*STABLE, CloseRequested(9000), Failed(ConnectionLostError("lost")))
+    assert failed.phase is Phase.LEAVING
+    assert actions == (StartTimer(Timer.BACKOFF, LEAST_PAUSE_MS),)
+    _, actions = run(Timer.BACKOFF, state=failed)
+    assert actions == (Rebalance(leaving=True),)
+    away, actions = run(Suspended(0.0), Timer.BACKOFF, state=failed)
+    assert actions == ()
+    state, actions = run(Connected(1), state=away)
+    assert Rebalance(leaving=True, doubtful=True) in actions
+    state, actions = run(Settled(), Failed(ConnectionLostError("lost")), Timer.CLOSE, state=state)
+    assert (state.phase, actions[-1]) == (Phase.CLOSED, Leave())
 
 
 def test_leaving_does_not_outlast_its_time():

@@ -10,7 +10,7 @@ import pytest
 from rebalance.events import CloseRequested
 from rebalance.machine import Phase
 from rebalance.mailbox import Errand
-from tests.support.group_members import GROUP, Group, Member
+from tests.support.group_members import GROUP, Group, Member, RecordingDelivery
 from zk_layout.errors import (
     AuthenticationError,
     ConnectionLostError,
@@ -155,6 +155,117 @@ def test_a_member_that_could_not_watch_its_owner_znodes_deletes_none_that_is_ano
     group.join("b", {"t": 1})
     settle(group)
     assert owner_znodes(group)["t", 1] == group.admin.session_id
+
+
+class CommittingDelivery(RecordingDelivery):
+    """Commits in one request when partitions end."""
+
+    def __init__(self, store):
+        super().__init__()
+        self.committed = set()
+        self._store = store
+
+    def end(self, partitions):
+        if partitions:
+            self._store.set_data(f"/consumers/{GROUP}", b"")
+            self.committed.update(partitions)
+        super().end(partitions)
+
+
+class Outage:
+    """Cuts the connection of one member at its n-th request."""
+
+    def __init__(self, group, member, number):
+        self.left = number
+        self._group = group
+        self._member = member
+
+    def __call__(self, session_id, kind):
+        if session_id != self._member.store.session_id:
+            return None
+        self.left -= 1
+        if self.left == 0:
+            self._group.server.suspend(self._member.store)
+            return Refusal(ConnectionLostError("the connection was lost"))
+        return None
+
+
+def leaving(make_fault):
+    """Let a member leave while its n-th request fails, for every n: each group, member and delivery 5 s later."""
+    for number in range(1, 30):
+        group = Group({"t": 12, "u": 1})
+        # what it owns takes several requests
+        group.server.max_multi_bytes = 600
+        member = group.join("a", {"t": 1, "u": 1})
+        member.coordinator._reconciler._delivery = delivery = CommittingDelivery(member.store)
+        settle(group)
+        assert len(member.owned) == 13
+        fault = group.server.fault = make_fault(group, member, number)
+        member.coordinator.post(CloseRequested(9000))
+        for _ in range(5):
+            settle(group)
+            group.clock.now += 1.0
+        yield group, member, delivery
+        if fault.left > 0:
+            return
+    raise AssertionError("the fault never came to an end")
+
+
+def has_left_in_order(group, member, delivery):
+    return (
+        member.phase is Phase.CLOSED
+        and member.coordinator.has_left_nothing
+        and len(delivery.committed) == 13
+        and owner_znodes(group) == {}
+        and group.admin.exists(f"{IDS}/g_a") is None
+    )
+
+
+@pytest.mark.parametrize("error", sorted(ERRORS.keys() - {"no ACL"}))  # which would forbid it again
+def test_after_any_failed_request_of_leaving_the_member_tries_again_and_leaves_in_order(error):
+    def fail(_group, member, number):
+        failing = Failing(ERRORS[error])
+        failing.session_id, failing.left = member.store.session_id, number
+        return failing
+
+    assert all(has_left_in_order(*left) for left in leaving(fail))
+
+
+def test_a_member_that_leaves_waits_for_zookeeper_and_commits_and_releases_when_it_is_back():
+    for group, member, delivery in leaving(Outage):
+        if member.phase is not Phase.CLOSED:
+            assert owner_znodes(group)
+            group.server.resume(member.store)
+            settle(group)
+        assert has_left_in_order(group, member, delivery)
+
+
+def test_a_member_that_registers_again_as_it_is_told_to_leave_waits_for_zookeeper_too():
+    """Another client deleted its id znode: it still owns its partitions."""
+    were_joining = []
+    for number in range(1, 10):
+        group = Group({"t": 12, "u": 1})
+        member = group.join("a", {"t": 1, "u": 1})
+        member.coordinator._reconciler._delivery = delivery = CommittingDelivery(member.store)
+        settle(group)
+        group.server.fault = Outage(group, member, number)
+        group.admin.delete(f"{IDS}/g_a")
+        settle(group)
+        were_joining.append(member.coordinator._state.phase is Phase.JOINING and len(member.owned) == 13)
+        member.coordinator.post(CloseRequested(9000))
+        settle(group)
+        group.clock.now += 5.0
+        group.server.resume(member.store)
+        settle(group)
+        assert has_left_in_order(group, member, delivery)
+    assert any(were_joining)
+
+
+def test_a_member_that_leaves_waits_for_zookeeper_no_longer_than_it_may():
+    for group, member, _ in leaving(Outage):
+        group.clock.now += 5.0
+        settle(group)
+        assert member.phase is Phase.CLOSED
 
 
 @pytest.mark.parametrize("leaves", [False, True])

@@ -236,6 +236,29 @@ def test_a_member_whose_answer_fails_does_not_continue_a_second_time_from_what_i
     assert decode_answer("", world.answer()).state is AnswerState.DONE
 
 
+@pytest.mark.parametrize("ending", ["readable", "called off"])
+def test_a_member_that_cannot_read_what_a_reset_wrote_does_not_say_that_it_continues_from_there(ending, caplog):
+    """An ACL closes the znode, or somebody has overwritten it: else the operator is told that all is done."""
+    world = World()
+    world.begin(TPS[:2])
+    world.ask()
+    world.offsets.write(TPS[0], 6)
+    world.offsets.committed[TPS[1]] = Committed(None, None, problem="an ACL forbids it")
+    world.apply()
+    assert decode_answer("", world.answer()).state is AnswerState.READY
+    assert f"cannot follow the reset that {REQUEST} asks for: {TPS[1]}: an ACL forbids it" in caplog.text
+    assert world.delivery.flowing == set()
+    if ending == "readable":
+        world.offsets.committed[TPS[1]] = Committed(7, 1)
+        world.alarms[2000].run()
+        assert decode_answer("", world.answer()).state is AnswerState.DONE
+        assert world.delivery.adopted == {TPS[0]: 6, TPS[1]: 7}
+    else:
+        world.call_off()
+        assert world.delivery.adopted == {TPS[0]: 6}
+    assert world.delivery.flowing == set(TPS[:2])
+
+
 @pytest.mark.parametrize("stores", ["zookeeper", "both"])
 @pytest.mark.parametrize("is_deleted", [True, False])
 def test_a_reset_to_what_was_committed_last_is_seen_if_the_znode_was_deleted_meanwhile(stores, is_deleted):
