@@ -344,6 +344,9 @@ class Coordinator:
         phase = Phase.LEAVING if self.is_closed else self._state.phase
         try:
             if self._store.session_id != self._state.session_id:
+                if phase is Phase.LEAVING:
+                    # nothing is left that could be given back; nor does a store tell that it was closed
+                    return Expired()
                 # The start of the new session is still in the mailbox, and the owned partitions are of the session
                 # before it.
                 raise SessionExpiredError(f"session 0x{self._state.session_id:x} is over")
@@ -380,12 +383,13 @@ class Coordinator:
             self._reconciler.drop()
             return Left()
         event = self._attempt(self._give_back)
-        if isinstance(event, Failed):
-            if not in_haste:
-                return event
-            logger.warning("%s: its znodes stay until its session ends", self._name)
+        if isinstance(event, Left):
+            logger.info("%s: left group %s", self._name, self._registrar.group)
+        elif in_haste:
+            logger.warning(
+                "%s: left group %s; its znodes stay until its session ends", self._name, self._registrar.group
+            )
             self._reconciler.drop()
-        logger.info("%s: left group %s", self._name, self._registrar.group)
         return event
 
     def _give_back(self) -> Event:
