@@ -29,11 +29,15 @@ class Rebalance:
 
 @dataclass(frozen=True, slots=True)
 class StartTimer:
-    """It rings later, which is an event. since_s: from when on the delay counts, None = now."""
+    """It rings later, which is an event. since_s: from when on the delay counts, None = now.
+
+    no_later: if it runs already, it rings at the earlier one of both times.
+    """
 
     name: Timer
     delay_ms: int
     since_s: float | None = None
+    no_later: bool = False
 
 
 @dataclass(frozen=True, slots=True)

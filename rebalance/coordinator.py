@@ -201,7 +201,7 @@ class Coordinator:
         return self._report.wait_until(reached, timeout_s)
 
     def close(self, timeout_s: float) -> None:
-        """Leave the group in order within timeout_s, in haste after it. From any thread, twice is harmless."""
+        """Leave the group in order within timeout_s, in haste after it. From any thread; twice, the shorter counts."""
         self.post(CloseRequested(round(timeout_s * 1000)))
         thread = self._thread
         if thread is not None and thread is not threading.current_thread():
@@ -322,7 +322,7 @@ class Coordinator:
             case GuardOwnership():
                 self._reconciler.guard()
             case StartTimer():
-                self._mailbox.set_alarm(action.name, action.delay_ms, action.since_s)
+                self._mailbox.set_alarm(action.name, action.delay_ms, action.since_s, no_later=action.no_later)
             case CancelTimer():
                 self._mailbox.cancel_alarm(action.name)
             case PauseDelivery():
@@ -378,19 +378,19 @@ class Coordinator:
     def _leave(self) -> Event:
         """Leave; once the phase is CLOSED in haste: what cannot be given back then is lost."""
         in_haste = self.is_closed
-        if in_haste and not self._state.connected:
+        left: Event | None = None
+        if self._state.connected:
+            left = self._attempt(self._give_back)
+            if not in_haste and not isinstance(left, Left):
+                return left
+        elif self._ownership.owned:
             logger.warning("%s: leaves without a connection, so without a last commit", self._name)
+        if not isinstance(left, Left):
             self._reconciler.drop()
-            return Left()
-        event = self._attempt(self._give_back)
-        if isinstance(event, Left):
-            logger.info("%s: left group %s", self._name, self._registrar.group)
-        elif in_haste:
-            logger.warning(
-                "%s: left group %s; its znodes stay until its session ends", self._name, self._registrar.group
-            )
-            self._reconciler.drop()
-        return event
+        logger.info("%s: left group %s", self._name, self._registrar.group)
+        if not self.has_left_nothing:
+            logger.warning("%s: what it has in ZooKeeper stays until its session ends", self._name)
+        return Left()
 
     def _give_back(self) -> Event:
         self.has_left_nothing = self._reconciler.leave()

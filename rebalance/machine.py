@@ -205,7 +205,9 @@ def _note(state: MemberState, event: Event, policy: Policy) -> Step:
         case Overtaken():
             return replace(state, doubted=False, looks=state.looks + 1), ()
         case Failed():
-            return replace(state, obstacle=event.error, overdue=False, looks=0), ()
+            # who leaves waits for users once, however often a request fails
+            overdue = state.overdue and state.phase is Phase.LEAVING
+            return replace(state, obstacle=event.error, overdue=overdue, looks=0), ()
         case Blocked():
             return replace(state, obstacle=event.error, overdue=False, doubted=False, looks=0), ()
         case Deregistered():
@@ -281,9 +283,24 @@ def _begin_leaving(state: MemberState, event: Event, policy: Policy) -> Step:
     timeout_ms = event.timeout_ms if isinstance(event, CloseRequested) else 0
     leaving = replace(state, backing_off=False, draining=False, overdue=False)
     # without a connection the suspicion runs on; it may come back in time for a last commit
-    cancel = (CancelTimer(name) for name in Timer if name is not Timer.SUSPICION)
-    rebalance = _reconcile(leaving, event, policy)[1] if state.connected else ()
-    return leaving, (*cancel, StartTimer(Timer.CLOSE, timeout_ms), *rebalance)
+    cancel = tuple(CancelTimer(name) for name in Timer if name is not Timer.SUSPICION)
+    begun: tuple[Action, ...] = (*cancel, StartTimer(Timer.CLOSE, timeout_ms))
+    if state.connected:
+        return leaving, (*begun, *_reconcile(leaving, event, policy)[1])
+    # what would be handed out meanwhile may come again
+    return replace(leaving, paused=True), (*begun, PauseDelivery())
+
+
+def _hurry(state: MemberState, event: Event, _policy: Policy) -> Step:
+    timeout_ms = event.timeout_ms if isinstance(event, CloseRequested) else 0
+    return state, (StartTimer(Timer.CLOSE, timeout_ms, no_later=True),)
+
+
+def _close_joining(state: MemberState, event: Event, policy: Policy) -> Step:
+    """Leave; in order if it may own something, because only its id znode was deleted."""
+    if state.missed:
+        return _begin_leaving(replace(state, phase=Phase.LEAVING), event, policy)
+    return _leave(state, event, policy)
 
 
 def _try_again_to_leave(state: MemberState, _event: Event, _policy: Policy) -> Step:
@@ -379,15 +396,19 @@ TABLE = (
     Row(_JOINED, (SessionStarted,), Phase.JOINING, _lose_and_begin_anew),
     Row((Phase.EXPIRED,), (SessionStarted,), Phase.JOINING, _begin_anew),
 
-    Row(_JOINED, (CloseRequested,), Phase.LEAVING, _begin_leaving),
+    Row(REGISTERED, (CloseRequested,), Phase.LEAVING, _begin_leaving),
+    Row((Phase.LEAVING,), (CloseRequested,), Phase.LEAVING, _hurry),
     Row((Phase.LEAVING,), (Draining,), Phase.LEAVING, _drain),
     Row((Phase.LEAVING,), (Failed,), Phase.LEAVING, _try_again_to_leave),
-    Row((Phase.LEAVING,), (Drained, Timer.DRAIN, Timer.BACKOFF, Reconnected), Phase.LEAVING, _reconcile),
+    Row((Phase.LEAVING,), (Drained, Timer.DRAIN, Timer.BACKOFF, Reconnected, Registered), Phase.LEAVING, _reconcile),
+    Row((Phase.LEAVING,), (Deregistered,), Phase.LEAVING, _register),
+    Row((Phase.LEAVING,), (RegistrationBlocked, IdTaken), Phase.CLOSED, _leave),
     Row((Phase.LEAVING,), (Settled,), Phase.LEAVING, _give_back),
     Row((Phase.LEAVING,), (Left,), Phase.CLOSED, _be_gone),
     Row((Phase.LEAVING,), (Expired, Refused, SessionStarted), Phase.CLOSED, _lose_and_leave),
 
-    Row((Phase.CREATED, Phase.EXPIRED), (CloseRequested,), Phase.CLOSED, _leave),
+    Row((Phase.JOINING,), (CloseRequested,), Phase.CLOSED, _close_joining),
+    Row((Phase.CREATED, Phase.GATHERING, Phase.EXPIRED), (CloseRequested,), Phase.CLOSED, _leave),
     Row(_OPEN, (Timer.CLOSE,), Phase.CLOSED, _leave),
 )
 # fmt: on

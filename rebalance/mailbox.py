@@ -82,9 +82,13 @@ class Mailbox:
         with self._lock:
             return any(isinstance(key, WatchEvent) for key in list(self._inbox))
 
-    def set_alarm(self, alarm: Alarm, delay_ms: int, since_s: float | None = None) -> None:
-        """Ring once, delay_ms from since_s on, by default from now; an alarm that is set already begins anew."""
-        self._alarms[alarm] = (self._clock.monotonic() if since_s is None else since_s) + delay_ms / 1000
+    def set_alarm(self, alarm: Alarm, delay_ms: int, since_s: float | None = None, *, no_later: bool = False) -> None:
+        """Ring once, delay_ms from since_s on, by default from now; an alarm that is set already begins anew.
+
+        no_later: unless it rings earlier.
+        """
+        at = (self._clock.monotonic() if since_s is None else since_s) + delay_ms / 1000
+        self._alarms[alarm] = min(at, self._alarms.get(alarm, at)) if no_later else at
 
     def cancel_alarm(self, alarm: Alarm) -> None:
         """Do not ring; none set is fine."""

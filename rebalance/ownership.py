@@ -160,6 +160,11 @@ class Ownership:
         except NotPermittedError as error:
             logger.debug("%s: leaving in order was refused: %s", self._consumer_id, error)
             is_all_gone = False
+        except Exception:
+            # a part of them may be gone
+            self._doubtful.update(self._owned)
+            self._owned = {}
+            raise
         self.forget()
         return is_all_gone
 

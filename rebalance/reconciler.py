@@ -30,7 +30,7 @@ from rebalance.plan import make_plan, owned_by
 from rebalance.reader import GroupReader
 from rebalance.registrar import Registrar
 from rebalance.snapshot import Assignment, GroupSnapshot
-from zk_layout.errors import LegacyConsumerError
+from zk_layout.errors import LegacyConsumerError, SessionExpiredError
 from zk_layout.model import ConsumerThreadId, TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -77,7 +77,11 @@ class Reconciler:
     def reconcile(self, todo: Rebalance) -> Event:
         """Take the next steps; the answer says what has to be waited for. Raises: LegacyConsumerErrors."""
         if todo.leaving:
-            return self._give_up(final=todo.final)
+            try:
+                return self._give_up(final=todo.final)
+            except SessionExpiredError:
+                # a commit needs the registration; the session itself was looked at before
+                return Deregistered()
         try:
             return self._step(todo)
         except PartitionOwnedError as error:

@@ -28,7 +28,7 @@ from rebalance.assignors.strategies import make_assignors
 from rebalance.clock import Clock
 from rebalance.coordinator import Coordinator
 from rebalance.counters import Vitals
-from rebalance.events import Doubted, Drained, Event
+from rebalance.events import CloseRequested, Doubted, Drained, Event
 from rebalance.lease import Lease
 from rebalance.led.member import LED, LedMember
 from rebalance.led.standing import LedState, Standing
@@ -259,6 +259,7 @@ class Membership:
             except BaseException:
                 # Ctrl-C: the connection is closed next, so what is done is committed now
                 self._commit_in_haste()
+                self._post(CloseRequested(0))
                 raise
 
     def _commit_in_haste(self) -> None:

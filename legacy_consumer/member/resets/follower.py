@@ -107,8 +107,10 @@ class ResetFollower:
         self._followed: set[TopicPartition] = set()
         """Partitions that continue already from what the present request has written."""
         self._request: Request | None = None
-        self._overdue = ""
-        """The request that has taken too long, by its id."""
+        self._overdue: tuple[str, RequestState] | None = None
+        """The request that has taken too long, by its id, and in which state."""
+        self._complaint = ""
+        """Why a request could not be followed last."""
         self._answered: Answer | None = None
         self._answered_in = 0
         self._unseen = True
@@ -234,7 +236,10 @@ class ResetFollower:
         except LegacyConsumerError as error:
             self._unseen = True
             if self._request is not None:
-                logger.warning("%s: cannot follow the reset that %s asks for: %s", self._name, self._path, error)
+                # loud once, not with every look
+                level = logging.DEBUG if str(error) == self._complaint else logging.WARNING
+                self._complaint = str(error)
+                logger.log(level, "%s: cannot follow the reset that %s asks for: %s", self._name, self._path, error)
             else:
                 logger.info("%s: cannot read whether an operator requests a reset: %s", self._name, error)
 
@@ -281,7 +286,7 @@ class ResetFollower:
             self._followed.clear()
         self._request = request
         mine = request.partitions & self._owned
-        if request.state is RequestState.PREPARE and request.request_id == self._overdue:
+        if (request.request_id, request.state) == self._overdue:
             self._let_flow()
         elif request.state is RequestState.PREPARE:
             # until the reset is over, commits of other clients count, and messages in hand do not overwrite them
@@ -297,14 +302,16 @@ class ResetFollower:
             self._answer(Answer(request.request_id, AnswerState.DONE, mine))
 
     def _hold_no_longer(self, request_id: str) -> None:
-        """Let the partitions flow although the request is still in its first step."""
+        """Let the partitions flow although the request is still in its first step, or what it wrote unreadable."""
         request = self._request
-        if request is not None and request.request_id == request_id and request.state is RequestState.PREPARE:
+        if request is None or request.request_id != request_id:
+            return
+        if request.state is RequestState.PREPARE or self._held:
             seconds = HOLD_MS // 1000
             logger.warning(
                 "%s: waits no longer for the reset that %s asks for since %d s", self._name, self._path, seconds
             )
-            self._overdue = request_id
+            self._overdue = request_id, request.state
             self.look()
 
     def _go_back(self) -> None:

@@ -210,6 +210,43 @@ def test_leaving_is_tried_again_after_an_error_when_the_connection_is_back_and_a
     assert (state.phase, actions[-1]) == (Phase.CLOSED, Leave())
 
 
+def test_a_member_that_leaves_and_is_not_registered_any_more_registers_again_for_its_last_commit():
+    state, actions = run(*STABLE, CloseRequested(9000), Deregistered())
+    assert (state.phase, actions) == (Phase.LEAVING, (Register(),))
+    _, actions = run(Registered(), state=state)
+    assert actions == (Rebalance(leaving=True),)
+    for taken in (IdTaken(), RegistrationBlocked()):
+        after, actions = run(taken, state=state)
+        assert (after.phase, actions[-1]) == (Phase.CLOSED, Leave())
+
+
+def test_of_several_requests_to_leave_the_one_with_the_least_time_counts():
+    _, actions = run(*STABLE, CloseRequested(9000), CloseRequested(1000))
+    assert actions == (StartTimer(Timer.CLOSE, 1000, no_later=True),)
+
+
+def test_a_member_that_leaves_waits_for_its_users_once():
+    state, actions = run(*STABLE, CloseRequested(9000), Draining(), Timer.DRAIN)
+    assert actions == (Rebalance(leaving=True, final=True),)
+    _, actions = run(Failed(ConnectionLostError("lost")), Timer.BACKOFF, state=state)
+    assert actions == (Rebalance(leaving=True, final=True),)
+
+
+def test_a_member_that_leaves_without_a_connection_hands_out_nothing_more():
+    state, actions = run(*STABLE, Suspended(0.0), CloseRequested(9000))
+    assert actions[-1] == PauseDelivery()
+    assert state.paused
+    _, actions = run(Connected(1), state=state)
+    assert ResumeDelivery() in actions
+
+
+def test_a_member_that_joins_has_nothing_to_wait_for_unless_its_id_was_deleted():
+    state, _ = run(Started(), Suspended(0.0), CloseRequested(9000))
+    assert state.phase is Phase.CLOSED
+    state, _ = run(*STABLE, Triggered("x"), Deregistered(), Suspended(0.0), CloseRequested(9000))
+    assert state.phase is Phase.LEAVING
+
+
 def test_leaving_does_not_outlast_its_time():
     state, actions = run(*STABLE, CloseRequested(9000), Draining(), Timer.CLOSE)
     assert state.phase is Phase.CLOSED

@@ -21,7 +21,7 @@ from zk_layout.errors import (
 )
 from zk_layout.memory_store import Fault, MemoryStore, Refusal
 from zk_layout.model import SubscriptionPattern, TopicPartition
-from zk_layout.store import SessionEvent, SessionKind, SetOp
+from zk_layout.store import CheckOp, SessionEvent, SessionKind, SetOp
 
 IDS = f"/consumers/{GROUP}/ids"
 ERRORS = {
@@ -167,7 +167,10 @@ class CommittingDelivery(RecordingDelivery):
 
     def end(self, partitions):
         if partitions:
-            self._store.set_data(f"/consumers/{GROUP}", b"")
+            try:
+                self._store.multi([CheckOp(f"{IDS}/g_a"), SetOp(f"/consumers/{GROUP}", b"", -1)])
+            except MultiFailedError as error:
+                raise SessionExpiredError("not registered any more") from error
             self.committed.update(partitions)
         super().end(partitions)
 
@@ -259,6 +262,49 @@ def test_a_member_that_registers_again_as_it_is_told_to_leave_waits_for_zookeepe
         settle(group)
         assert has_left_in_order(group, member, delivery)
     assert any(were_joining)
+
+
+@pytest.mark.parametrize("number", range(1, 6))
+def test_a_member_whose_id_is_deleted_as_it_leaves_commits_and_leaves_in_order(number):
+    group = Group({"t": 12, "u": 1})
+    member = group.join("a", {"t": 1, "u": 1})
+    member.coordinator._reconciler._delivery = delivery = CommittingDelivery(member.store)
+    settle(group)
+    seen = []
+
+    def delete_the_id(session_id, kind):
+        seen.append(kind)
+        if session_id == member.store.session_id and len(seen) == number:
+            group.server.fault = None
+            group.admin.delete(f"{IDS}/g_a")
+
+    group.server.fault = delete_the_id
+    member.coordinator.post(CloseRequested(9000))
+    for _ in range(3):
+        settle(group)
+        group.clock.now += 1.0
+    assert has_left_in_order(group, member, delivery)
+
+
+def test_a_member_that_leaves_does_not_call_anothers_what_it_has_deleted_itself(caplog):
+    def lose_the_reply(_group, member, number):
+        failing = Failing(Fault.LOSE_REPLY)
+        failing.session_id, failing.left = member.store.session_id, number
+        return failing
+
+    assert all(has_left_in_order(*left) for left in leaving(lose_the_reply))
+    assert "is not mine any more" not in caplog.text
+
+
+def test_a_member_that_may_not_give_its_partitions_back_says_so(caplog):
+    group = Group({"t": 1})
+    member = group.join("a", {"t": 1})
+    settle(group)
+    group.server.fault = lambda _session, kind: ERRORS["no ACL"] if kind == "multi" else None
+    member.coordinator.post(CloseRequested(9000))
+    settle(group)
+    assert member.phase is Phase.CLOSED
+    assert "g_a: what it has in ZooKeeper stays until its session ends" in caplog.text
 
 
 def test_a_member_that_leaves_waits_for_zookeeper_no_longer_than_it_may():

@@ -193,6 +193,34 @@ def test_a_shutdown_that_ctrl_c_cuts_short_commits_what_is_done(auto_commit, com
     member.connector.shutdown()
 
 
+def test_a_shutdown_that_ctrl_c_cuts_short_leaves_no_coordinator_that_waits_for_a_closed_store():
+    member = Member()
+    member.join()
+    member.zookeeper.suspend(member.store)
+    interrupt(member.connector.shutdown)
+    assert member.store._closed
+    assert eventually(lambda: member.connector.status.phase is Phase.CLOSED, 5.0)
+
+
+@pytest.mark.parametrize("is_away", [True, False])
+def test_a_shutdown_with_less_time_ends_one_that_waits(is_away):
+    member = Member(drain_timeout_ms=60_000)
+    stream = member.join()
+    next(stream)
+    if is_away:
+        member.zookeeper.suspend(member.store)
+    first = threading.Thread(target=lambda: member.connector.shutdown(math.inf))
+    first.start()
+    assert eventually(lambda: member.connector.status.phase is Phase.LEAVING)
+    second = threading.Thread(target=lambda: member.connector.shutdown(0.1))
+    second.start()
+    first.join(60)
+    second.join(60)
+    assert not first.is_alive()
+    assert not second.is_alive()
+    assert member.connector.status.phase is Phase.CLOSED
+
+
 def test_an_error_of_closing_does_not_hide_the_users_own(member):
     member.join()
 

@@ -236,7 +236,7 @@ def test_a_member_whose_answer_fails_does_not_continue_a_second_time_from_what_i
     assert decode_answer("", world.answer()).state is AnswerState.DONE
 
 
-@pytest.mark.parametrize("ending", ["readable", "called off"])
+@pytest.mark.parametrize("ending", ["readable", "called off", "too long"])
 def test_a_member_that_cannot_read_what_a_reset_wrote_does_not_say_that_it_continues_from_there(ending, caplog):
     """An ACL closes the znode, or somebody has overwritten it: else the operator is told that all is done."""
     world = World()
@@ -253,10 +253,15 @@ def test_a_member_that_cannot_read_what_a_reset_wrote_does_not_say_that_it_conti
         world.alarms[2000].run()
         assert decode_answer("", world.answer()).state is AnswerState.DONE
         assert world.delivery.adopted == {TPS[0]: 6, TPS[1]: 7}
-    else:
+    elif ending == "called off":
         world.call_off()
         assert world.delivery.adopted == {TPS[0]: 6}
+    else:
+        world.alarms[HOLD_MS].run()
+        assert world.answer() is None
+        world.alarms[2000].run()
     assert world.delivery.flowing == set(TPS[:2])
+    assert caplog.text.count("cannot follow") == 1
 
 
 @pytest.mark.parametrize("stores", ["zookeeper", "both"])
