@@ -345,7 +345,7 @@ class Coordinator:
         try:
             if self._store.session_id != self._state.session_id:
                 if phase is Phase.LEAVING:
-                    # nothing is left that could be given back; nor does a store tell that it was closed
+                    # the session took all znodes along; a closed store has no session and posts no event
                     return Expired()
                 # The start of the new session is still in the mailbox, and the owned partitions are of the session
                 # before it.
@@ -376,7 +376,7 @@ class Coordinator:
         self.post(Unblocked())
 
     def _leave(self) -> Event:
-        """Leave; once the phase is CLOSED in haste: what cannot be given back then is lost."""
+        """Leave in order, or in haste if the phase is CLOSED: then partitions that cannot be released are lost."""
         in_haste = self.is_closed
         left: Event | None = None
         if self._state.connected:

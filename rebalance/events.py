@@ -81,7 +81,7 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """What was owned and the id znode are deleted, as far as they were mine."""
+    """The member has deleted its owner znodes and its id znode, unless an ACL forbids that."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -205,7 +205,7 @@ def _note(state: MemberState, event: Event, policy: Policy) -> Step:
         case Overtaken():
             return replace(state, doubted=False, looks=state.looks + 1), ()
         case Failed():
-            # who leaves waits for users once, however often a request fails
+            # a member that leaves waits for its users once; a failed request does not begin that wait again
             overdue = state.overdue and state.phase is Phase.LEAVING
             return replace(state, obstacle=event.error, overdue=overdue, looks=0), ()
         case Blocked():
@@ -287,7 +287,7 @@ def _begin_leaving(state: MemberState, event: Event, policy: Policy) -> Step:
     begun: tuple[Action, ...] = (*cancel, StartTimer(Timer.CLOSE, timeout_ms))
     if state.connected:
         return leaving, (*begun, *_reconcile(leaving, event, policy)[1])
-    # what would be handed out meanwhile may come again
+    # messages that users got now would come again if ZooKeeper stays away
     return replace(leaving, paused=True), (*begun, PauseDelivery())
 
 
@@ -297,7 +297,7 @@ def _hurry(state: MemberState, event: Event, _policy: Policy) -> Step:
 
 
 def _close_joining(state: MemberState, event: Event, policy: Policy) -> Step:
-    """Leave; in order if it may own something, because only its id znode was deleted."""
+    """Leave at once, unless another client has deleted the id znode of a member that may still own partitions."""
     if state.missed:
         return _begin_leaving(replace(state, phase=Phase.LEAVING), event, policy)
     return _leave(state, event, policy)

@@ -257,7 +257,7 @@ class Membership:
             try:
                 self._coordinator.close(timeout_s)
             except BaseException:
-                # Ctrl-C: the connection is closed next, so what is done is committed now
+                # Ctrl-C: the connection is closed next, so what is done is committed now, and the coordinator ends
                 self._commit_in_haste()
                 self._post(CloseRequested(0))
                 raise

@@ -32,7 +32,7 @@ class Denials:
 
     @property
     def are_possible(self):
-        """Whether there is any of this in this world."""
+        """Whether ZooKeeper may refuse a member something in this world."""
         return bool(self._closes or self._refuses or self._refuses_credentials)
 
     def act(self):

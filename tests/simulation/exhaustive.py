@@ -27,6 +27,7 @@ from weakref import WeakMethod
 from rebalance.events import CloseRequested
 from rebalance.machine import Phase
 from tests.simulation.checker import Violation
+from tests.simulation.member import CLOSE_S
 from tests.support.group_members import GROUP, FakeClock, Member, RecordingDelivery
 from zk_layout.codecs import encode_topic
 from zk_layout.errors import NoNodeError
@@ -36,7 +37,6 @@ from zk_layout.model import TopicAssignment, TopicPartition
 OWNERS, TOPIC = f"/consumers/{GROUP}/owners/t", "/brokers/topics/t"
 _FIRST_SESSION, _FIRST_ZXID = 0x1000000, 2**40
 """Numbers of these kinds are told from others by their size, and compared by the order in which they appear."""
-_CLOSE_S = 4.0
 _SETTLE_S = 60.0
 _NOT_STATE = frozenset(
     {"_server", "_clock", "lists_read", "_warned", "_report", "_thread", "_lock", "_bell", "_changed"}
@@ -225,8 +225,8 @@ class SmallWorld:
             self.operator.delete(f"/consumers/{GROUP}/ids/{first.consumer_id}")
 
         def stops_a_member():
-            self.close_by = self.clock.now + _CLOSE_S
-            last.coordinator.post(CloseRequested(round(_CLOSE_S * 1000)))
+            self.close_by = self.clock.now + CLOSE_S
+            last.coordinator.post(CloseRequested(round(CLOSE_S * 1000)))
 
         acts = [adds_a_partition, stops_a_member]
         if self.operator.exists(f"{OWNERS}/0") is not None:

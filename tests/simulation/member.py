@@ -290,12 +290,11 @@ class OurMember:
         self.wake_at = 0.0
 
     def _check_left(self):
-        """A member that had time leaves nothing behind, unless an ACL keeps it from that: it waits for ZooKeeper."""
+        """Check that a member that had time has released all its partitions, unless an ACL may have forbidden that."""
         world, session = self.world, self.coordinator.session_id
         was_forbidden = world.checker.actors[self.name].forbidden_at >= self.close_by - CLOSE_S
-        if world.clock.now >= self.close_by or was_forbidden or world.denials.are_possible:
-            return
-        if not world.server.is_alive(session):
+        is_excused = was_forbidden or world.denials.are_possible or not world.server.is_alive(session)
+        if is_excused or world.clock.now >= self.close_by:
             return
         if left := [
             tp for tp, life in world.checker.owners.items() if (life.actor, life.session) == (self.name, session)

@@ -108,9 +108,9 @@ class ResetFollower:
         """Partitions that continue already from what the present request has written."""
         self._request: Request | None = None
         self._overdue: tuple[str, RequestState] | None = None
-        """The request that has taken too long, by its id, and in which state."""
+        """The id of a request that has taken too long, and the state in which it did."""
         self._complaint = ""
-        """Why a request could not be followed last."""
+        """The last error that kept this member from following the present request."""
         self._answered: Answer | None = None
         self._answered_in = 0
         self._unseen = True
@@ -284,6 +284,7 @@ class ResetFollower:
             self._later(Errand(partial(self._hold_no_longer, request.request_id)), HOLD_MS)
             self._later(Errand(self.look), _AGAIN_MS)
             self._followed.clear()
+            self._complaint = ""
         self._request = request
         mine = request.partitions & self._owned
         if (request.request_id, request.state) == self._overdue:
@@ -302,7 +303,7 @@ class ResetFollower:
             self._answer(Answer(request.request_id, AnswerState.DONE, mine))
 
     def _hold_no_longer(self, request_id: str) -> None:
-        """Let the partitions flow although the request is still in its first step, or what it wrote unreadable."""
+        """Let the partitions flow although the offsets are not written yet, or this member cannot read them."""
         request = self._request
         if request is None or request.request_id != request_id:
             return

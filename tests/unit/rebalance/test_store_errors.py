@@ -214,6 +214,17 @@ def leaving(make_fault):
     raise AssertionError("the fault never came to an end")
 
 
+def failing_with(fault):
+    """Return what leaving() takes to let the n-th request fail with this fault."""
+
+    def make(_group, member, number):
+        failing = Failing(fault)
+        failing.session_id, failing.left = member.store.session_id, number
+        return failing
+
+    return make
+
+
 def has_left_in_order(group, member, delivery):
     return (
         member.phase is Phase.CLOSED
@@ -226,12 +237,7 @@ def has_left_in_order(group, member, delivery):
 
 @pytest.mark.parametrize("error", sorted(ERRORS.keys() - {"no ACL"}))  # which would forbid it again
 def test_after_any_failed_request_of_leaving_the_member_tries_again_and_leaves_in_order(error):
-    def fail(_group, member, number):
-        failing = Failing(ERRORS[error])
-        failing.session_id, failing.left = member.store.session_id, number
-        return failing
-
-    assert all(has_left_in_order(*left) for left in leaving(fail))
+    assert all(has_left_in_order(*left) for left in leaving(failing_with(ERRORS[error])))
 
 
 def test_a_member_that_leaves_waits_for_zookeeper_and_commits_and_releases_when_it_is_back():
@@ -287,12 +293,7 @@ def test_a_member_whose_id_is_deleted_as_it_leaves_commits_and_leaves_in_order(n
 
 
 def test_a_member_that_leaves_does_not_call_anothers_what_it_has_deleted_itself(caplog):
-    def lose_the_reply(_group, member, number):
-        failing = Failing(Fault.LOSE_REPLY)
-        failing.session_id, failing.left = member.store.session_id, number
-        return failing
-
-    assert all(has_left_in_order(*left) for left in leaving(lose_the_reply))
+    assert all(has_left_in_order(*left) for left in leaving(failing_with(Fault.LOSE_REPLY)))
     assert "is not mine any more" not in caplog.text
 
 

@@ -264,6 +264,17 @@ def test_a_member_that_cannot_read_what_a_reset_wrote_does_not_say_that_it_conti
     assert caplog.text.count("cannot follow") == 1
 
 
+def test_each_request_that_cannot_be_followed_is_a_warning_of_its_own(caplog):
+    world = World()
+    world.begin(TPS[:1])
+    world.offsets.committed[TPS[0]] = Committed(None, None, problem="an ACL forbids it")
+    for request_id in ("r", "s"):
+        world.ask(request_id=request_id)
+        world.apply(request_id=request_id)
+        world.call_off()
+    assert [one.levelname for one in caplog.records if "cannot follow" in one.message] == ["WARNING", "WARNING"]
+
+
 @pytest.mark.parametrize("stores", ["zookeeper", "both"])
 @pytest.mark.parametrize("is_deleted", [True, False])
 def test_a_reset_to_what_was_committed_last_is_seen_if_the_znode_was_deleted_meanwhile(stores, is_deleted):
