@@ -352,16 +352,20 @@ class Coordinator:
                 raise SessionExpiredError(f"session 0x{self._state.session_id:x} is over")
             return what()
         except LegacyConsumerError as error:
-            # loud once, not with every try
-            level = logging.DEBUG if str(error) == str(self._state.obstacle) else logging.WARNING
             with suppress(Exception):
-                logger.log(level, "%s: %s failed: %s", self._name, phase.value, error)
+                logger.log(self._level_of(error, logging.WARNING), "%s: %s failed: %s", self._name, phase.value, error)
             return Failed(error)
         except Exception as error:
             # a defect must not leave a member that is registered and thinks no more
+            failure = RebalanceError(in_one_line(error))
             with suppress(Exception):
-                logger.exception("%s: %s failed", self._name, phase.value)
-            return Failed(RebalanceError(in_one_line(error)))
+                level = self._level_of(failure, logging.ERROR)
+                logger.log(level, "%s: %s failed", self._name, phase.value, exc_info=True)
+            return Failed(failure)
+
+    def _level_of(self, error: LegacyConsumerError, first: int) -> int:
+        """Loud once, not with every try."""
+        return logging.DEBUG if str(error) == str(self._state.obstacle) else first
 
     def _register(self) -> Event:
         session_id = self._state.session_id
@@ -389,7 +393,7 @@ class Coordinator:
             self._reconciler.drop()
         logger.info("%s: left group %s", self._name, self._registrar.group)
         if not self.has_left_nothing:
-            logger.warning("%s: what it has in ZooKeeper stays until its session ends", self._name)
+            logger.warning("%s: what it still has in ZooKeeper goes with its session", self._name)
         return Left()
 
     def _give_back(self) -> Event:

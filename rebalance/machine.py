@@ -23,6 +23,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import Enum
+from itertools import product
 from typing import TypeAlias
 
 from rebalance.actions import (
@@ -165,7 +166,8 @@ def step(state: MemberState, event: Event, policy: Policy) -> Step:
         elif not state.connected:
             event = Reconnected()
     noted, actions = _note(state, event, policy)
-    row = _ROWS.get((state.phase, _kind(event)))
+    rows = _ROWS.get((state.phase, _kind(event)), [])
+    row = next((row for row in rows if row.only_if is None or row.only_if.holds(noted, policy)), None)
     if row is None or (row.do is _reconcile and not noted.connected):
         return noted, actions
     after, more = row.do(replace(noted, phase=row.to), event, policy)
@@ -225,14 +227,14 @@ def _register(state: MemberState, _event: Event, _policy: Policy) -> Step:
     return state, ((Register(),) if state.connected else ())
 
 
-def _gather(state: MemberState, event: Event, policy: Policy) -> Step:
-    """Registered: the first time others may join before anything is claimed."""
+def _gather(state: MemberState, _event: Event, policy: Policy) -> Step:
     ready = replace(state, gathered=True, tries=0, backing_off=False)
-    cancel = CancelTimer(Timer.BACKOFF)
-    if policy.gather_ms > 0 and not state.gathered:
-        return ready, (cancel, StartTimer(Timer.GATHER, policy.gather_ms))
-    after, actions = _reconcile(replace(ready, phase=Phase.REBALANCING), event, policy)
-    return after, (cancel, *actions)
+    return ready, (CancelTimer(Timer.BACKOFF), StartTimer(Timer.GATHER, policy.gather_ms))
+
+
+def _begin(state: MemberState, event: Event, policy: Policy) -> Step:
+    after, actions = _reconcile(replace(state, gathered=True, tries=0, backing_off=False), event, policy)
+    return after, (CancelTimer(Timer.BACKOFF), *actions)
 
 
 def _reconcile(state: MemberState, _event: Event, _policy: Policy) -> Step:
@@ -296,13 +298,6 @@ def _hurry(state: MemberState, event: Event, _policy: Policy) -> Step:
     return state, (StartTimer(Timer.CLOSE, timeout_ms, no_later=True),)
 
 
-def _close_joining(state: MemberState, event: Event, policy: Policy) -> Step:
-    """Leave at once, unless another client has deleted the id znode of a member that may still own partitions."""
-    if state.missed:
-        return _begin_leaving(replace(state, phase=Phase.LEAVING), event, policy)
-    return _leave(state, event, policy)
-
-
 def _try_again_to_leave(state: MemberState, _event: Event, _policy: Policy) -> Step:
     timer = StartTimer(Timer.BACKOFF, LEAST_PAUSE_MS)
     return replace(state, backing_off=True), (() if state.backing_off else (timer,))
@@ -357,6 +352,14 @@ _CANCEL_ALL = tuple(CancelTimer(name) for name in Timer)
 
 
 @dataclass(frozen=True, slots=True)
+class Condition:
+    """What must be so for a row to count, in a few words and as a function."""
+
+    words: str
+    holds: Callable[[MemberState, Policy], bool]
+
+
+@dataclass(frozen=True, slots=True)
 class Row:
     """Any of these events in any of these phases leads to a phase, and does something on the way."""
 
@@ -364,12 +367,20 @@ class Row:
     events: tuple[Kind, ...]
     to: Phase
     do: Callable[[MemberState, Event, Policy], Step]
+    only_if: Condition | None = None
+    """Of two rows for one phase and event, the first whose condition holds counts."""
 
 
 REGISTERED = (Phase.REBALANCING, Phase.DRAINING, Phase.WAITING, Phase.STABLE)
 """The phases in which any change of the group leads to Rebalance."""
 _JOINED = (Phase.JOINING, Phase.GATHERING, *REGISTERED)
 _OPEN = (Phase.CREATED, *_JOINED, Phase.EXPIRED, Phase.LEAVING)
+
+_OTHERS_MAY_JOIN = Condition(
+    "others may join before it claims", lambda state, policy: policy.gather_ms > 0 and not state.gathered
+)
+_MISSED = Condition("its id znode was deleted", lambda state, _policy: state.missed)
+"""Another client did that; the member may still own partitions."""
 
 # fmt: off
 TABLE = (
@@ -378,7 +389,8 @@ TABLE = (
     Row((Phase.JOINING,), (Reconnected, Unblocked, Timer.BACKOFF), Phase.JOINING, _register),
     Row((Phase.JOINING,), (RegistrationBlocked, Failed), Phase.JOINING, _back_off),
     Row((Phase.JOINING,), (IdTaken,), Phase.REBALANCING, _reconcile),
-    Row((Phase.JOINING,), (Registered,), Phase.GATHERING, _gather),
+    Row((Phase.JOINING,), (Registered,), Phase.GATHERING, _gather, _OTHERS_MAY_JOIN),
+    Row((Phase.JOINING,), (Registered,), Phase.REBALANCING, _begin),
 
     Row((Phase.GATHERING,), (Timer.GATHER, Reconnected), Phase.REBALANCING, _reconcile),
 
@@ -400,28 +412,33 @@ TABLE = (
     Row((Phase.LEAVING,), (CloseRequested,), Phase.LEAVING, _hurry),
     Row((Phase.LEAVING,), (Draining,), Phase.LEAVING, _drain),
     Row((Phase.LEAVING,), (Failed,), Phase.LEAVING, _try_again_to_leave),
-    Row((Phase.LEAVING,), (Drained, Timer.DRAIN, Timer.BACKOFF, Reconnected, Registered), Phase.LEAVING, _reconcile),
+    Row((Phase.LEAVING,), (Drained, Timer.DRAIN, Timer.BACKOFF, Doubted, Reconnected, Registered), Phase.LEAVING,
+        _reconcile),
     Row((Phase.LEAVING,), (Deregistered,), Phase.LEAVING, _register),
     Row((Phase.LEAVING,), (RegistrationBlocked, IdTaken), Phase.CLOSED, _leave),
     Row((Phase.LEAVING,), (Settled,), Phase.LEAVING, _give_back),
     Row((Phase.LEAVING,), (Left,), Phase.CLOSED, _be_gone),
     Row((Phase.LEAVING,), (Expired, Refused, SessionStarted), Phase.CLOSED, _lose_and_leave),
 
-    Row((Phase.JOINING,), (CloseRequested,), Phase.CLOSED, _close_joining),
-    Row((Phase.CREATED, Phase.GATHERING, Phase.EXPIRED), (CloseRequested,), Phase.CLOSED, _leave),
+    Row((Phase.JOINING,), (CloseRequested,), Phase.LEAVING, _begin_leaving, _MISSED),
+    Row((Phase.CREATED, Phase.JOINING, Phase.GATHERING, Phase.EXPIRED), (CloseRequested,), Phase.CLOSED, _leave),
     Row(_OPEN, (Timer.CLOSE,), Phase.CLOSED, _leave),
 )
 # fmt: on
 
-_ROWS = {(phase, event): row for row in TABLE for phase in row.phases for event in row.events}
+_ROWS: dict[tuple[Phase, Kind], list[Row]] = {}
+for _row in TABLE:
+    for _key in product(_row.phases, _row.events):
+        _ROWS.setdefault(_key, []).append(_row)
 
 
 def draw() -> str:
     """The table as a mermaid state diagram, for docs/architecture.md."""
     labels: dict[tuple[Phase, Phase], list[str]] = {}
-    for (phase, kind), row in _ROWS.items():
-        labels.setdefault((phase, row.to), []).append(
-            f"{kind.value} over" if isinstance(kind, Timer) else kind.__name__
-        )
+    for (phase, kind), rows in _ROWS.items():
+        for row in rows:
+            name = f"{kind.value} over" if isinstance(kind, Timer) else kind.__name__
+            condition = f" ({row.only_if.words})" if row.only_if is not None else ""
+            labels.setdefault((phase, row.to), []).append(name + condition)
     arrows = (f"    {phase.value} --> {to.value}: {', '.join(names)}" for (phase, to), names in labels.items())
     return "\n".join(["stateDiagram-v2", "    [*] --> created", *arrows])

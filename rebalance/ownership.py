@@ -50,11 +50,13 @@ logger = logging.getLogger(__name__)
 class Ownership:
     """The owner znodes of one member of one group. Used by the coordinator's thread alone."""
 
-    def __init__(self, store: ZkStore, group: str, consumer_id: str) -> None:
+    def __init__(self, store: ZkStore, group: str, consumer_id: str, goes_along: Sequence[str] = ()) -> None:
+        """goes_along: the paths of other ephemeral znodes that a member deletes with its registration."""
         self._store = store
         self._group = group
         self._consumer_id = consumer_id
         self._id_path = ConsumerIdPath(group, consumer_id).path
+        self._registered = (self._id_path, *goes_along)
         self._owned: dict[TopicPartition, ConsumerThreadId] = {}
         self._doubtful: dict[TopicPartition, ConsumerThreadId] = {}
         self._written_at: dict[TopicPartition, int] = {}
@@ -145,7 +147,7 @@ class Ownership:
                 del self._owned[tp]
 
     def leave(self) -> bool:
-        """Delete every owner znode that is mine and my registration, if it is mine, in one request if it fits.
+        """Delete every owner znode of mine, my registration and what goes along with it, in one request if it fits.
 
         Returns: whether all are gone; the session's end removes what is left. After an error call it again.
         """
@@ -156,7 +158,7 @@ class Ownership:
         try:
             for chunk in before:
                 self._delete_chunk(chunk)
-            self._delete_chunk(last, and_id=True)
+            self._delete_chunk(last, and_registration=True)
         except NotPermittedError as error:
             logger.debug("%s: leaving in order was refused: %s", self._consumer_id, error)
             is_all_gone = False
@@ -297,13 +299,13 @@ class Ownership:
             self._delete_chunk(chunk, trust_watches=trust_watches)
 
     def _delete_chunk(
-        self, chunk: Sequence[tuple[TopicPartition, Op]], *, trust_watches: bool = False, and_id: bool = False
+        self, chunk: Sequence[tuple[TopicPartition, Op]], *, trust_watches: bool = False, and_registration: bool = False
     ) -> None:
         """Each chunk is looked at just before its request: the requests before it took their time."""
         for attempt in range(3):
             deletes = self._deletes_of_mine(chunk, trust_watches=trust_watches and attempt == 0)
             try:
-                self._multi([*deletes, *(self._delete_of_my_id() if and_id else ())])
+                self._multi([*deletes, *(self._deletes_of_my_registration() if and_registration else ())])
             except MultiFailedError as error:
                 if attempt == 2 or not isinstance(error.cause, NoNodeError):
                     raise error.cause from error
@@ -311,10 +313,14 @@ class Ownership:
             else:
                 return
 
-    def _delete_of_my_id(self) -> list[Op]:
-        stat = self._store.exists(self._id_path)
+    def _deletes_of_my_registration(self) -> list[Op]:
+        stats = self._store.exists_many(self._registered)
         # another member may run under the same consumer.id
-        return [DeleteOp(self._id_path)] if stat is not None and stat.ephemeral_owner == self._session_id else []
+        return [
+            DeleteOp(path)
+            for path, stat in zip(self._registered, stats, strict=True)
+            if stat is not None and stat.ephemeral_owner == self._session_id
+        ]
 
     def _delete_ops(self, partitions: Iterable[TopicPartition]) -> list[tuple[TopicPartition, Op]]:
         return [(tp, DeleteOp(self._owner_path(tp))) for tp in partitions]
@@ -348,7 +354,8 @@ class Ownership:
         return mine
 
     def _chunks(self, ops: Sequence[tuple[TopicPartition, Op]]) -> Iterator[list[tuple[TopicPartition, Op]]]:
-        limit = self._store.max_multi_bytes - multi_size(CheckOp(self._id_path))
+        # with the last one the registration is deleted; a check of it takes no more
+        limit = self._store.max_multi_bytes - sum(multi_size(DeleteOp(path)) for path in self._registered)
         chunk: list[tuple[TopicPartition, Op]] = []
         size = 0
         for item in ops:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection
+from contextlib import suppress
 
 from rebalance.actions import Rebalance
 from rebalance.delivery import Delivery
@@ -30,7 +31,7 @@ from rebalance.plan import make_plan, owned_by
 from rebalance.reader import GroupReader
 from rebalance.registrar import Registrar
 from rebalance.snapshot import Assignment, GroupSnapshot
-from zk_layout.errors import LegacyConsumerError, SessionExpiredError
+from zk_layout.errors import LegacyConsumerError, NotPermittedError, SessionExpiredError
 from zk_layout.model import ConsumerThreadId, TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -78,7 +79,7 @@ class Reconciler:
         """Take the next steps; the answer says what has to be waited for. Raises: LegacyConsumerErrors."""
         if todo.leaving:
             try:
-                return self._give_up(final=todo.final)
+                return self._give_up(todo)
             except SessionExpiredError:
                 # a commit needs the registration; the session itself was looked at before
                 return Deregistered()
@@ -147,10 +148,14 @@ class Reconciler:
     def _is_overtaken(self, todo: Rebalance) -> bool:
         return not todo.last_look and self._has_news()
 
-    def _give_up(self, *, final: bool) -> Event:
+    def _give_up(self, todo: Rebalance) -> Event:
         """Stop and end everything, as before leaving; the owner znodes are left to leave()."""
+        if todo.doubtful:
+            # what an ACL hides is given up like the rest; leave() says so if it cannot be released
+            with suppress(NotPermittedError):
+                self.audit()
         owned = self._ownership.owned
-        if self._is_held_up(owned, final=final):
+        if self._is_held_up(owned, final=todo.final):
             return Draining()
         self._end(owned)
         return Settled()

@@ -31,6 +31,7 @@ from rebalance.counters import Vitals
 from rebalance.events import CloseRequested, Doubted, Drained, Event
 from rebalance.lease import Lease
 from rebalance.led.member import LED, LedMember
+from rebalance.led.records import ephemeral_paths
 from rebalance.led.standing import LedState, Standing
 from rebalance.machine import Phase, Policy
 from rebalance.mailbox import Errand
@@ -277,7 +278,7 @@ class Membership:
     def has_left_in_order(self) -> bool:
         """Return whether the member has no znode in ZooKeeper any more."""
         assert self._coordinator is not None
-        return self._coordinator.has_left_nothing and (self._led is None or self._led.leave())
+        return self._coordinator.has_left_nothing
 
     def close_streams(self, patience_s: float) -> None:
         """Close all streams. Raises: the first error, after all are closed."""
@@ -308,9 +309,11 @@ class Membership:
         """Make the coordinator. Raises: ConfigError for an assignor that cannot be loaded."""
         config = self._config
         group = config.group_id
-        ownership = Ownership(self._store, group, self.consumer_id)
+        is_led = config.group_coordination == LED
+        goes_along = ephemeral_paths(group, self.consumer_id) if is_led else ()
+        ownership = Ownership(self._store, group, self.consumer_id, goes_along)
         assign = remember_last(classic_strategy(config).assign)
-        if config.group_coordination == LED:
+        if is_led:
             self._led = self._make_led_member(ownership, assign)
             assign = self._led.assign
         led_reads = (lambda: 0) if self._led is None else self._led.reads
@@ -329,7 +332,7 @@ class Membership:
                 drain_timeout_ms=config.drain_timeout_ms,
                 gather_ms=config.group_initial_rebalance_delay_ms,
                 # in a led group the leader decides when members that left are missed
-                absence_ms=0 if config.group_coordination == LED else config.scheduled_rebalance_max_delay_ms,
+                absence_ms=0 if is_led else config.scheduled_rebalance_max_delay_ms,
             ),
             periods=Periods(
                 commit_ms=config.auto_commit_interval_ms if config.auto_commit_enable else 0,

@@ -38,9 +38,9 @@ from rebalance.led.records import (
     decode_generation,
     decode_round,
     encode_joining,
+    ephemeral_paths,
     generation_path,
     leader_path,
-    member_path,
     members_path,
     round_path,
 )
@@ -113,9 +113,7 @@ class LedMember:
         self._tell_nothing_revoked = tell_nothing_revoked
         self._tell_nothing_assigned = tell_nothing_assigned
         # read in this order, where they are read one by one: a generation is never seen before the round that it ends
-        self._paths = (
-            generation_path(group), round_path(group), leader_path(group), member_path(group, consumer_id),
-        )  # fmt: skip
+        self._paths = (generation_path(group), round_path(group), *ephemeral_paths(group, consumer_id))
         self._watched = WatchedZnodes(store, self._post_look)
         self._own_znode = OwnZnode(store, self._watched, group, consumer_id)
         self._election = Election(
@@ -261,10 +259,17 @@ class LedMember:
             if refused and not led:
                 # the first error made it forget that it leads; the second comes before it reads that it still does
                 with contextlib.suppress(LegacyConsumerError):
-                    self._take_back(leader_path(self._group))
+                    self._leave_the_lead()
         except BaseException:
             self._look_anew(_AGAIN_MS)
             raise
+
+    def _leave_the_lead(self) -> None:
+        """Delete the leader's znode if it is of this member's session. Raises: ZooKeeper's errors."""
+        path = leader_path(self._group)
+        stat = self._store.exists(path)
+        if stat is not None and stat.ephemeral_owner == self._mine.session_id:
+            self._store.delete(path, stat.version)
 
     def _look_anew(self, delay_ms: int) -> None:
         """Something is not as this member believed it to be."""
@@ -273,25 +278,6 @@ class LedMember:
         self._watched.forget()
         self._own_znode.doubt()
         self._look_in(delay_ms)
-
-    def leave(self) -> bool:
-        """Take back what this member has told, and lead no longer; the session may go on. Whether that went well."""
-        self._snapshot = None
-        self._election.forget()
-        self._own_znode.doubt()
-        try:
-            for path in self._paths[2:]:
-                self._take_back(path)
-        except LegacyConsumerError as error:
-            logger.warning("%s: its znodes in the led group stay until its session ends: %s", self._consumer_id, error)
-            return False
-        return True
-
-    def _take_back(self, path: str) -> None:
-        """Delete what this member wrote there, if it stands there still. Raises: ZooKeeper's errors."""
-        stat = self._store.exists(path)
-        if stat is not None and stat.ephemeral_owner == self._mine.session_id:
-            self._store.delete(path, stat.version)
 
     def _look(self) -> None:
         session_id = self._session_id_now()

@@ -47,6 +47,11 @@ def member_path(group: str, consumer_id: str) -> str:
     return f"{members_path(group)}/{consumer_id}"
 
 
+def ephemeral_paths(group: str, consumer_id: str) -> tuple[str, str]:
+    """The znodes of a led group that a member's session may hold: the leader's, and the member's own."""
+    return leader_path(group), member_path(group, consumer_id)
+
+
 def round_path(group: str) -> str:
     """Return which rebalance members are asked to join."""
     return f"{coordination_path(group)}/round"

@@ -26,6 +26,7 @@ from rebalance.errors import (
 from rebalance.events import CloseRequested, Doubted, Drained
 from rebalance.lease import Lease
 from rebalance.led.member import LedMember
+from rebalance.led.records import ephemeral_paths
 from rebalance.machine import Phase, Policy
 from rebalance.ownership import Ownership
 from rebalance.registrar import Registrar
@@ -116,7 +117,8 @@ class OurMember:
             world.clock.wall_ms(),
             coordination="leader" if world.led else "classic",
         )
-        ownership = Ownership(self.store, GROUP, consumer_id)
+        goes_along = ephemeral_paths(GROUP, consumer_id) if world.led else ()
+        ownership = Ownership(self.store, GROUP, consumer_id, goes_along)
 
         def assign(group):
             return ASSIGNORS[settings.strategy](group, "1.0")
@@ -303,9 +305,7 @@ class OurMember:
 
     def leave(self):
         """The rest of shutdown(), or of unsubscribe(), after which the session's next member joins."""
-        is_kept = self.unsubscribing and self._has_left_in_order()
-        if not self.alive:
-            return
+        is_kept = self.unsubscribing and self.coordinator.has_left_nothing
         self.world.record("left", self.name)
         self.alive = False
         self.follower.close()
@@ -317,19 +317,6 @@ class OurMember:
             self.world.join_again(self)
         else:
             self.store.close()
-
-    def _has_left_in_order(self):
-        self.turning = True
-        try:
-            return self.coordinator.has_left_nothing and (self.led is None or self.led.leave())
-        except Crash:
-            self.world.bury(self)
-            return False
-        except InjectedError:
-            # raised to the user, who shuts down
-            return False
-        finally:
-            self.turning = False
 
     def resume_all(self):
         """Undo what users have paused."""

@@ -6,6 +6,7 @@ from rebalance.assignors import ASSIGNORS
 from rebalance.assignors.strategies import make_assignors
 from rebalance.coordinator import Coordinator
 from rebalance.led.member import LED, LedMember
+from rebalance.led.records import ephemeral_paths
 from rebalance.machine import Policy
 from rebalance.ownership import Ownership
 from rebalance.registrar import Registrar
@@ -107,7 +108,8 @@ class Member:
         registration = ConsumerRegistration(
             pattern, tuple(subscription.items()), clock.wall_ms(), coordination=coordination
         )
-        ownership = Ownership(self.store, GROUP, self.consumer_id)
+        goes_along = () if led is None else ephemeral_paths(GROUP, self.consumer_id)
+        ownership = Ownership(self.store, GROUP, self.consumer_id, goes_along)
 
         def classic(group):
             return ASSIGNORS[strategy](group, "1.0")
@@ -184,7 +186,7 @@ class Group:
         """Let all members take turns until no member has anything to do now."""
         for _ in range(turns):
             # a list, so that all members get a turn, not only the members before the first busy one
-            idle = [member.coordinator.turn() > 0 or member.coordinator.is_closed for member in self.members]
+            idle = [member.coordinator.is_closed or member.coordinator.turn() > 0 for member in self.members]
             if all(idle):
                 return
         raise AssertionError("the group does not settle")

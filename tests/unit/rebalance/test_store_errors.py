@@ -7,7 +7,8 @@ import logging
 
 import pytest
 
-from rebalance.events import CloseRequested
+from rebalance.events import CloseRequested, Drained
+from rebalance.led.records import ephemeral_paths, leader_path
 from rebalance.machine import Phase
 from rebalance.mailbox import Errand
 from tests.support.group_members import GROUP, Group, Member, RecordingDelivery
@@ -193,16 +194,20 @@ class Outage:
         return None
 
 
-def leaving(make_fault):
-    """Let a member leave while its n-th request fails, for every n: each group, member and delivery 5 s later."""
+def leaving(make_fault, led=None):
+    """Let a member leave while its n-th request fails, for every n: each group, member and delivery 5 s later.
+
+    led: the strategies of a group that a member leads; it is that member.
+    """
     for number in range(1, 30):
         group = Group({"t": 12, "u": 1})
-        # what it owns takes several requests
-        group.server.max_multi_bytes = 600
-        member = group.join("a", {"t": 1, "u": 1})
+        member = group.join("a", {"t": 1, "u": 1}, led=led)
         member.coordinator._reconciler._delivery = delivery = CommittingDelivery(member.store)
-        settle(group)
+        group.pass_time(1.0)
         assert len(member.owned) == 13
+        assert led is None or group.admin.exists(leader_path(GROUP))
+        # what it owns takes several requests
+        group.server.max_multi_bytes = 600 if led is None else 1000
         fault = group.server.fault = make_fault(group, member, number)
         member.coordinator.post(CloseRequested(9000))
         for _ in range(5):
@@ -231,13 +236,55 @@ def has_left_in_order(group, member, delivery):
         and member.coordinator.has_left_nothing
         and len(delivery.committed) == 13
         and owner_znodes(group) == {}
-        and group.admin.exists(f"{IDS}/g_a") is None
+        and not any(map(group.admin.exists, (f"{IDS}/g_a", *ephemeral_paths(GROUP, "g_a"))))
     )
 
 
+@pytest.mark.parametrize("led", [None, "range"], ids=["classic", "led"])
 @pytest.mark.parametrize("error", sorted(ERRORS.keys() - {"no ACL"}))  # which would forbid it again
-def test_after_any_failed_request_of_leaving_the_member_tries_again_and_leaves_in_order(error):
-    assert all(has_left_in_order(*left) for left in leaving(failing_with(ERRORS[error])))
+def test_after_any_failed_request_of_leaving_the_member_tries_again_and_leaves_in_order(error, led):
+    assert all(has_left_in_order(*left) for left in leaving(failing_with(ERRORS[error]), led))
+
+
+def test_a_defect_that_stops_a_member_from_leaving_is_logged_once_with_its_traceback(caplog):
+    caplog.set_level(logging.DEBUG, "rebalance.coordinator")
+    group = Group({"t": 1})
+    member = group.join("a", {"t": 1})
+    group.settle()
+
+    def fail(_partitions):
+        raise ValueError("injected")
+
+    member.delivery.end = fail
+    member.coordinator.post(CloseRequested(3000))
+    group.pass_time(3.0)
+    assert member.phase is Phase.CLOSED
+    failed = [record for record in caplog.records if "injected" in (record.exc_text or "")]
+    assert [record.levelname for record in failed if record.levelno > logging.DEBUG] == ["ERROR"]
+    assert len(failed) > 2, "it tried again"
+
+
+@pytest.mark.parametrize("is_away", [True, False], ids=["with the connection lost", "by its watch"])
+def test_a_member_that_leaves_tells_its_users_which_partitions_another_client_has_taken(is_away):
+    group = Group({"t": 2})
+    member = group.join("a", {"t": 1})
+    group.pass_time(2.0)
+    member.delivery.in_hand = {TopicPartition("t", 0)}
+    member.coordinator.post(CloseRequested(9000))
+    group.settle()
+    assert member.phase is Phase.LEAVING
+    if is_away:
+        group.server.suspend(member.store)
+    group.admin.delete(f"/consumers/{GROUP}/owners/t/1")
+    if is_away:
+        group.server.resume(member.store)
+    group.settle()
+    member.delivery.in_hand = set()
+    member.coordinator.post(Drained())
+    group.settle()
+    assert member.phase is Phase.CLOSED
+    assert ("drop", (TopicPartition("t", 1),)) in member.delivery.log
+    assert [what for what in member.delivery.log if what[0] == "end"] == [("end", (TopicPartition("t", 0),))]
 
 
 def test_a_member_that_leaves_waits_for_zookeeper_and_commits_and_releases_when_it_is_back():
@@ -305,7 +352,7 @@ def test_a_member_that_may_not_give_its_partitions_back_says_so(caplog):
     member.coordinator.post(CloseRequested(9000))
     settle(group)
     assert member.phase is Phase.CLOSED
-    assert "g_a: what it has in ZooKeeper stays until its session ends" in caplog.text
+    assert "g_a: what it still has in ZooKeeper goes with its session" in caplog.text
 
 
 def test_a_member_that_leaves_waits_for_zookeeper_no_longer_than_it_may():
