@@ -157,7 +157,7 @@ class Connection:
     def lost(self, error: OSError | None) -> BrokersUnavailableError:
         """The error that says that the connection is gone."""
         reason = "it closed the connection" if error is None else str(error.strerror or error)
-        return BrokersUnavailableError(f"broker {self.address.broker_id} at {self.address}: {reason}")
+        return BrokersUnavailableError(f"{self.address.in_words}: {reason}")
 
     def _fill(self, awaited: _Awaited, into: memoryview) -> bool:
         """Read until into is full, True, or nothing is there for now, False."""
@@ -188,4 +188,4 @@ class Connection:
         except (ValueError, OSError) as error:  # closed by another thread
             raise self.lost(None) from error
         if left <= 0 or not poller.poll(left * 1000):
-            raise BrokersUnavailableError(f"broker {self.address.broker_id} at {self.address}: {what} in time")
+            raise BrokersUnavailableError(f"{self.address.in_words}: {what} in time")

@@ -70,7 +70,7 @@ def open_connection(
         if isinstance(error, BrokersUnavailableError) or not isinstance(error, Exception):
             raise
         # any other failure concerns only that broker
-        raise BrokersUnavailableError(f"broker {address.broker_id} at {address}: {error}") from error
+        raise BrokersUnavailableError(f"{address.in_words}: {error}") from error
     return connection
 
 
@@ -108,7 +108,7 @@ def _connect(address: BrokerAddress, deadline: float, receive_buffer_bytes: int)
 
 def _unreachable(address: BrokerAddress, error: Exception | None) -> BrokersUnavailableError:
     reason = "it has no address" if error is None else str(getattr(error, "strerror", None) or error)
-    return BrokersUnavailableError(f"broker {address.broker_id} at {address} cannot be reached: {reason}")
+    return BrokersUnavailableError(f"{address.in_words} cannot be reached: {reason}")
 
 
 def _secure(sock: socket.socket, address: BrokerAddress, security: Security, deadline: float) -> socket.socket:
@@ -119,12 +119,12 @@ def _secure(sock: socket.socket, address: BrokerAddress, security: Security, dea
     except ssl.SSLCertVerificationError as error:
         raise BrokerRefusedError(str(address), f"certificate verify failed: {error.verify_message}") from error
     except ssl.SSLEOFError as error:
-        raise BrokersUnavailableError(f"broker {address.broker_id} at {address}: it broke off during TLS") from error
+        raise BrokersUnavailableError(f"{address.in_words}: it broke off during TLS") from error
     except ssl.SSLError as error:
         raise BrokerRefusedError(str(address), f"TLS failed: {error.reason or error}") from error
     except (OSError, ValueError) as error:  # a ValueError: a host name that no certificate can be for
         reason = getattr(error, "strerror", None) or error
-        raise BrokersUnavailableError(f"broker {address.broker_id} at {address}: TLS broke off: {reason}") from error
+        raise BrokersUnavailableError(f"{address.in_words}: TLS broke off: {reason}") from error
 
 
 # SASL

@@ -129,7 +129,7 @@ class BrokerSockets:
         if connection is None:
             return None  # hung up meanwhile
         if not connection.is_waiting:
-            raise BrokersUnavailableError(f"broker {address.broker_id} at {address} does not answer")
+            raise BrokersUnavailableError(f"{address.in_words} does not answer")
         body = connection.receive()
         if body is None:
             return None

@@ -12,6 +12,7 @@ from rebalance.clock import Clock, SystemClock
 from zk_layout.errors import LegacyConsumerError
 from zk_layout.model import TopicPartition
 from zk_layout.running_threads import LibraryThread, is_running
+from zk_layout.signals import Flag
 
 logger = logging.getLogger(__name__)
 
@@ -84,7 +85,7 @@ class LagSampler:
         self._sample: LagSample | None = None
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
-        self._taken: threading.Event | None = None
+        self._taken: Flag | None = None
         """Set when the question under way has its answer; None if there is none."""
 
     def read(self) -> LagSample | None:
@@ -94,7 +95,7 @@ class LagSampler:
             if sample is not None and self.age_s(sample) < self._max_age_s and sample.covers(self._progress()):
                 return sample
             if self._taken is None or not is_running(self._thread):
-                self._taken = threading.Event()
+                self._taken = Flag()
                 self._thread = LibraryThread(target=self._take, args=(self._taken,), name="lag-sample")
                 self._thread.start()
             taken = self._taken
@@ -109,7 +110,7 @@ class LagSampler:
         """How old a sample is."""
         return self._clock.monotonic() - sample.taken_at
 
-    def _take(self, taken: threading.Event) -> None:
+    def _take(self, taken: Flag) -> None:
         began = self._clock.monotonic()
         sample = LagSample(began)
         try:

@@ -16,3 +16,8 @@ class BrokerAddress(NamedTuple):
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{host}:{self.port}"
+
+    @property
+    def in_words(self) -> str:
+        """As messages name it; a broker of which only the address is known has no id."""
+        return f"broker {self.broker_id} at {self}" if self.broker_id >= 0 else f"the broker at {self}"

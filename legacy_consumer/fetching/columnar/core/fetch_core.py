@@ -184,7 +184,7 @@ class FetchCore:
         for broker in [broker for broker in self._brokers.values() if broker.is_awaited]:
             address = broker.address
             if now >= broker.overdue_at(self._settings):
-                events += self._lose(broker, f"broker {address.broker_id} at {address} does not answer", now)
+                events += self._lose(broker, f"{address.in_words} does not answer", now)
             elif now >= broker.suspect_at(self._settings):
                 broker.suspected_until = now + self._settings.suspicion_s
                 if broker.led:

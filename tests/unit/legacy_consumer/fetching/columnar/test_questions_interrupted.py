@@ -6,6 +6,7 @@ import itertools
 import pytest
 
 from legacy_consumer import ConsumerConfig
+from legacy_consumer.errors import BrokersUnavailableError
 from legacy_consumer.fetching.columnar import open_log_offsets
 from legacy_consumer.fetching.columnar.metadata import MetadataAsker
 from tests.support.at_line import AfterCall, TimeLimitError, interrupt, time_is_over
@@ -88,3 +89,9 @@ def test_whatever_call_of_a_question_is_interrupted_the_next_one_is_answered(bro
     assert number > 30, "the library's calls were not seen"
     gc.collect()  # so that the warnings are of this test
     question.close()
+
+
+def test_a_broker_of_which_only_the_address_is_known_is_named_by_it(broker):
+    broker.close()
+    with pytest.raises(BrokersUnavailableError, match=rf"^the broker at 127\.0\.0\.1:{broker.port} cannot be reached"):
+        MetadataAsker(CONFIG).ask(("127.0.0.1", broker.port), ["t"])
