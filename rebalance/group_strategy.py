@@ -11,13 +11,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from rebalance.assignors import ASSIGNORS, DIALECTS, Dialect
+from rebalance.assignors.strategies import STRATEGIES
 from rebalance.errors import AssignmentRefusedError, StrategyMismatchError
 from rebalance.snapshot import Assignment, GroupSnapshot
 from zk_layout.model import ConsumerThreadId, TopicPartition
 
 
-class Strategy(NamedTuple):
-    """The value of partition.assignment.strategy, and for roundrobin of partition.assignment.dialect."""
+class ClassicStrategy(NamedTuple):
+    """A value of partition.assignment.strategy, and of partition.assignment.dialect if the strategy has dialects."""
 
     name: str
     dialect: Dialect | None = None
@@ -26,28 +27,30 @@ class Strategy(NamedTuple):
         return self.name if self.dialect is None else f"{self.name} {self.dialect}"
 
     @classmethod
-    def of(cls, name: str, dialect: Dialect) -> Strategy:
-        """From the two properties; range has no dialects."""
-        return cls(name, dialect if name == "roundrobin" else None)
+    def of(cls, name: str, dialect: Dialect) -> ClassicStrategy:
+        """From the two properties."""
+        return cls(name, dialect if STRATEGIES[name].dialects else None)
 
     def assign(self, group: GroupSnapshot) -> Assignment:
         """Divide the group. Raises: AssignmentRefusedError."""
         return ASSIGNORS[self.name](group, self.dialect or DIALECTS[-1])
 
 
-STRATEGIES = (Strategy("range"), *(Strategy("roundrobin", dialect) for dialect in DIALECTS))
+CLASSIC_STRATEGIES = tuple(
+    ClassicStrategy(name, dialect) for name in ASSIGNORS for dialect in STRATEGIES[name].dialects or (None,)
+)
 
 
 def strategies_of_members(
     group: GroupSnapshot, owners: Mapping[TopicPartition, str]
-) -> dict[str, tuple[Strategy, ...]]:
+) -> dict[str, tuple[ClassicStrategy, ...]]:
     """{consumer id: the strategies that give it just what it owns}; none for a member that owns nothing.
 
     owners: {partition: text of the owner znode}. A text without thread, as other clients write it, counts for any
     thread of the member.
     """
     held = _held_by_members(group, owners)
-    shown: dict[str, list[Strategy]] = {consumer_id: [] for consumer_id in group.members}
+    shown: dict[str, list[ClassicStrategy]] = {consumer_id: [] for consumer_id in group.members}
     for strategy, shares in _all_shares(group):
         for consumer_id in group.members:
             if held[consumer_id] and _fits(held[consumer_id], shares[consumer_id]):
@@ -57,7 +60,7 @@ def strategies_of_members(
 
 def strategies_of_group(
     group: GroupSnapshot, owners: Mapping[TopicPartition, str], *, without: str | None = None
-) -> tuple[Strategy, ...]:
+) -> tuple[ClassicStrategy, ...]:
     """Return the strategies that explain all owners and all partitions without an owner.
 
     A group in the middle of a rebalance shows none, nor does a group that owns nothing. without: a member whose own
@@ -75,7 +78,7 @@ def strategies_of_group(
 
 
 def find_mismatch(
-    group: GroupSnapshot, owners: Mapping[TopicPartition, str], ours: Strategy, *, without: str | None = None
+    group: GroupSnapshot, owners: Mapping[TopicPartition, str], ours: ClassicStrategy, *, without: str | None = None
 ) -> StrategyMismatchError | None:
     """Return the error for a member with this strategy if the group shows only other strategies.
 
@@ -91,7 +94,7 @@ def find_mismatch(
 
 
 def telling_partitions(
-    group: GroupSnapshot, ours: Strategy, *, without: str | None = None
+    group: GroupSnapshot, ours: ClassicStrategy, *, without: str | None = None
 ) -> tuple[tuple[TopicPartition, ConsumerThreadId], ...] | None:
     """Return a few partitions whose owners can prove that find_mismatch would find none, to avoid reading all owners.
 
@@ -103,7 +106,7 @@ def telling_partitions(
     except AssignmentRefusedError:
         own = {}
     telling: dict[TopicPartition, ConsumerThreadId] = {}
-    for strategy in STRATEGIES:
+    for strategy in CLASSIC_STRATEGIES:
         try:
             other = strategy.assign(group)
         except AssignmentRefusedError:
@@ -125,21 +128,25 @@ def tells_of_no_other(
     return all(owners.get(tp) not in (str(thread), thread.consumer_id) for tp, thread in telling)
 
 
-def _settings(shown: tuple[Strategy, ...]) -> str:
+def _settings(shown: tuple[ClassicStrategy, ...]) -> str:
     """The properties to set; which of several dialects, only the members' version of Kafka can say."""
-    words = {strategy.name: f"partition.assignment.strategy={strategy.name}" for strategy in shown}
-    dialects = [strategy.dialect for strategy in shown if strategy.dialect is not None]
-    if dialects:
-        words["roundrobin"] += f" and partition.assignment.dialect={' or '.join(dialects)}"
-    return " or ".join(words.values()) + (", whichever its members have" if len(shown) > 1 else "")
+    by_name: dict[str, list[str]] = {}
+    for strategy in shown:
+        by_name.setdefault(strategy.name, []).extend(filter(None, [strategy.dialect]))
+    words = [
+        f"partition.assignment.strategy={name}"
+        + (f" and partition.assignment.dialect={' or '.join(dialects)}" if dialects else "")
+        for name, dialects in by_name.items()
+    ]
+    return " or ".join(words) + (", whichever its members have" if len(shown) > 1 else "")
 
 
 _Shares = Mapping[str, Mapping[TopicPartition, ConsumerThreadId]]
 
 
-def _all_shares(group: GroupSnapshot) -> Iterator[tuple[Strategy, _Shares]]:
+def _all_shares(group: GroupSnapshot) -> Iterator[tuple[ClassicStrategy, _Shares]]:
     """Each strategy that takes the group, with {consumer id: what it gives the member}."""
-    for strategy in STRATEGIES:
+    for strategy in CLASSIC_STRATEGIES:
         try:
             assignment = strategy.assign(group)
         except AssignmentRefusedError:

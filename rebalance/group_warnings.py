@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from rebalance.assignors.threads import threads_per_topic
-from rebalance.group_strategy import Strategy, find_mismatch, strategies_of_group, strategies_of_members
+from rebalance.group_strategy import ClassicStrategy, find_mismatch, strategies_of_group, strategies_of_members
 from rebalance.member_kinds import MemberKind, meant_regex, owner_kind
 from rebalance.snapshot import GroupSnapshot
 from rebalance.subscription import is_wildcard, subscribed_topics
@@ -35,7 +35,7 @@ class GroupWarning:
 
 
 def group_warnings(
-    group: GroupSnapshot, owners: Mapping[TopicPartition, str], *, ours: Strategy | None = None
+    group: GroupSnapshot, owners: Mapping[TopicPartition, str], *, ours: ClassicStrategy | None = None
 ) -> list[GroupWarning]:
     """All that is wrong with the group.
 
@@ -158,7 +158,7 @@ def _of_owner_texts(owners: Mapping[TopicPartition, str]) -> Iterator[GroupWarni
 
 
 def _of_strategies(
-    group: GroupSnapshot, owners: Mapping[TopicPartition, str], ours: Strategy | None
+    group: GroupSnapshot, owners: Mapping[TopicPartition, str], ours: ClassicStrategy | None
 ) -> Iterator[GroupWarning]:
     if ours is not None:
         mismatch = find_mismatch(group, owners, ours)
@@ -183,7 +183,7 @@ def _of_strategies(
 
 
 def _of_unequal_subscriptions(
-    group: GroupSnapshot, owners: Mapping[TopicPartition, str], ours: Strategy | None
+    group: GroupSnapshot, owners: Mapping[TopicPartition, str], ours: ClassicStrategy | None
 ) -> Iterator[GroupWarning]:
     """Round-robin up to 0.10.1 refuses them."""
     if ours is None:
@@ -192,7 +192,7 @@ def _of_unequal_subscriptions(
         concerned = bool(group.partitions) and not held
         who = "if its members divide by roundrobin and are of Kafka 0.8.2 to 0.10.1, they"
     else:
-        concerned = ours == Strategy("roundrobin", "0.8.2")
+        concerned = ours == ClassicStrategy("roundrobin", "0.8.2")
         who = "roundrobin of Kafka 0.8.2 to 0.10.1"
     if concerned and len(set(threads_per_topic(group).values())) > 1:
         yield GroupWarning(

@@ -15,7 +15,7 @@ from legacy_consumer.offsets import OffsetStore
 from rebalance.assignors import ASSIGNORS, Dialect
 from rebalance.clock import Clock
 from rebalance.errors import StrategyMismatchError
-from rebalance.group_strategy import Strategy, find_mismatch, telling_partitions, tells_of_no_other
+from rebalance.group_strategy import ClassicStrategy, find_mismatch, telling_partitions, tells_of_no_other
 from rebalance.reader import GroupReader, read_owners
 from rebalance.subscription import subscribed_topics
 from zk_layout.errors import NoNodeError
@@ -140,8 +140,8 @@ class JoiningChecks:
         return any(folder is not None and folder.num_children for folder in folders)
 
 
-def classic_strategy(config: ConsumerConfig) -> Strategy:
+def classic_strategy(config: ConsumerConfig) -> ClassicStrategy:
     """The strategy for a group without a leader, and for a led one with members that follow no leader."""
     names = (name.strip().lower() for name in config.partition_assignment_strategy.split(","))
     known = next((name for name in names if name in ASSIGNORS), "range")
-    return Strategy.of(known, cast(Dialect, config.partition_assignment_dialect))
+    return ClassicStrategy.of(known, cast(Dialect, config.partition_assignment_dialect))

@@ -1,26 +1,39 @@
-"""Every word that partition.assignment.strategy knows for a coordinated group, in one table; and users' own by path."""
+"""Every word that partition.assignment.strategy knows, in one table; and users' own assignors by path."""
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
+from typing import NamedTuple, TypeAlias
 
 from rebalance.assignors.failover import FailoverAssignor
 from rebalance.assignors.kafka_range import RangeAssignor
 from rebalance.assignors.kafka_roundrobin import RoundRobinAssignor
+from rebalance.assignors.range import range_assign
+from rebalance.assignors.roundrobin import roundrobin_assign
 from rebalance.assignors.seam import Assignor, AssignorProperty, PropertyValue, RebalanceProtocol
 from rebalance.assignors.sticky import CooperativeStickyAssignor, StickyAssignor
+from rebalance.dialects import DIALECTS, Dialect
 from rebalance.errors import UnknownAssignorError
+from rebalance.snapshot import Assignment, GroupSnapshot
 from zk_layout.shown import in_one_line
 from zk_layout.typed_texts import true_or_false, whole_number
 
+ClassicAssignor: TypeAlias = Callable[[GroupSnapshot, Dialect], Assignment]
+
 
 class Strategy(NamedTuple):
-    """An assignor, and the class name that Java's configuration files have for it, if Java has it."""
+    """What a word stands for.
+
+    assignor: of a coordinated group. java_class: its name in Java's configuration files, if Java has it. classic: how
+    each member of a classic group computes the assignment for itself, if there is such a rule; dialects: the versions
+    of this rule, if there are several.
+    """
 
     assignor: type[Assignor]
     java_class: str | None
+    classic: ClassicAssignor | None = None
+    dialects: tuple[Dialect, ...] = ()
 
 
 _LONGEST_NAME = 100
@@ -29,8 +42,9 @@ _JAVA = "org.apache.kafka.clients.consumer."
 STRATEGIES: Mapping[str, Strategy] = {
     strategy.assignor.name: strategy
     for strategy in (
-        Strategy(RangeAssignor, f"{_JAVA}RangeAssignor"),
-        Strategy(RoundRobinAssignor, f"{_JAVA}RoundRobinAssignor"),
+        # range is the same in every version
+        Strategy(RangeAssignor, f"{_JAVA}RangeAssignor", lambda group, _dialect: range_assign(group)),
+        Strategy(RoundRobinAssignor, f"{_JAVA}RoundRobinAssignor", roundrobin_assign, DIALECTS),
         Strategy(StickyAssignor, f"{_JAVA}StickyAssignor"),
         Strategy(CooperativeStickyAssignor, f"{_JAVA}CooperativeStickyAssignor"),
         Strategy(FailoverAssignor, None),

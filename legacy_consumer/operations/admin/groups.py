@@ -18,7 +18,7 @@ from legacy_consumer.operations.admin.group_table import GroupPartition, read_gr
 from legacy_consumer.operations.admin.leadership import read_leaders
 from legacy_consumer.operations.admin.led_groups import LedGroup, read_led_groups
 from rebalance.clock import Clock, SystemClock
-from rebalance.group_strategy import Strategy, owner_id, strategies_of_group, strategies_of_members
+from rebalance.group_strategy import ClassicStrategy, owner_id, strategies_of_group, strategies_of_members
 from rebalance.group_warnings import GroupWarning, group_warnings
 from rebalance.snapshot import GroupSnapshot
 from rebalance.subscription import is_wildcard
@@ -398,7 +398,7 @@ def _member(
     member: RegisteredMember,
     registration: ConsumerRegistration,
     owned: Sequence[TopicPartition],
-    shown: Sequence[Strategy],
+    shown: Sequence[ClassicStrategy],
     leaders: Mapping[TopicPartition, int],
 ) -> GroupMember:
     counted = registration.subscription[:1] if is_wildcard(registration) else registration.subscription

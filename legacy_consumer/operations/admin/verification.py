@@ -20,7 +20,7 @@ from legacy_consumer.operations.admin.group_table import GroupPartition, read_gr
 from legacy_consumer.operations.admin.led_groups import follows_leader
 from rebalance.assignors.threads import threads_per_topic
 from rebalance.errors import AssignmentRefusedError
-from rebalance.group_strategy import Strategy, owner_id, strategies_of_group
+from rebalance.group_strategy import ClassicStrategy, owner_id, strategies_of_group
 from rebalance.snapshot import Assignment, GroupSnapshot
 from zk_layout.errors import NotPermittedError
 from zk_layout.model import ConsumerThreadId, TopicPartition
@@ -60,7 +60,9 @@ class Verification:
         return not self.problems
 
 
-def verify_groups(store: ZkStore, groups: Sequence[str], *, strategy: Strategy | None = None) -> list[Verification]:
+def verify_groups(
+    store: ZkStore, groups: Sequence[str], *, strategy: ClassicStrategy | None = None
+) -> list[Verification]:
     """As verify_group, for many groups; one that may not be read is not sound, and one that is gone is left out."""
     found: list[Verification] = []
     for group in groups:
@@ -73,7 +75,7 @@ def verify_groups(store: ZkStore, groups: Sequence[str], *, strategy: Strategy |
     return found
 
 
-def verify_group(store: ZkStore, group: str, *, strategy: Strategy | None = None) -> Verification:
+def verify_group(store: ZkStore, group: str, *, strategy: ClassicStrategy | None = None) -> Verification:
     """Look once. strategy: how the group should divide its partitions, if that is to be checked too.
 
     Raises: NoSuchGroupError, ZooKeeperError.
@@ -119,7 +121,7 @@ def _of_expected(
     owned: Mapping[TopicPartition, GroupPartition],
     sessions: Mapping[str, int],
     due: Assignment,
-    strategy: Strategy | None,
+    strategy: ClassicStrategy | None,
 ) -> Iterator[Problem]:
     threads = threads_per_topic(snapshot)
     for tp in expected:
@@ -184,7 +186,7 @@ def _foreign_names(store: ZkStore, group: str) -> Iterator[Problem]:
                 )
 
 
-def _divide(snapshot: GroupSnapshot, strategy: Strategy | None) -> tuple[Assignment, Sequence[Problem]]:
+def _divide(snapshot: GroupSnapshot, strategy: ClassicStrategy | None) -> tuple[Assignment, Sequence[Problem]]:
     """Return the thread that should own each partition by this strategy, or why the strategy refuses."""
     if strategy is None:
         return {}, ()
@@ -194,7 +196,9 @@ def _divide(snapshot: GroupSnapshot, strategy: Strategy | None) -> tuple[Assignm
         return {}, (Problem("strategy_refuses", str(error)),)
 
 
-def _of_strategy(due: Assignment, owners: Mapping[TopicPartition, str], strategy: Strategy | None) -> Iterator[Problem]:
+def _of_strategy(
+    due: Assignment, owners: Mapping[TopicPartition, str], strategy: ClassicStrategy | None
+) -> Iterator[Problem]:
     """Yield the partitions that another member should own; no_owner covers those without an owner."""
     for tp, thread in due.items():
         owner = owners.get(tp)

@@ -18,11 +18,11 @@ from legacy_consumer.operations.cli.helpers.options import (
 )
 from legacy_consumer.operations.cli.helpers.outputs import Output, output_options, print_csv, print_json
 from legacy_consumer.operations.cli.helpers.tables import say
-from rebalance.group_strategy import STRATEGIES
+from rebalance.group_strategy import CLASSIC_STRATEGIES
 
 _FIELDS = ("group", "code", "topic", "partition", "text")
 _SHOWN = 100
-_BY_NAME = {str(strategy): strategy for strategy in STRATEGIES}
+_BY_NAME = {str(strategy): strategy for strategy in CLASSIC_STRATEGIES}
 
 
 @click.command(

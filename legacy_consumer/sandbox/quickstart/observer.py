@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from legacy_consumer.sandbox.quickstart.flights import PARTITIONS, TOPIC
 from legacy_consumer.sandbox.quickstart.group import GROUP
-from rebalance.assignors import range_assign
+from rebalance.assignors.range import range_assign
 from rebalance.snapshot import GroupSnapshot
 from zk_layout.codecs import decode_offset, decode_owner
 from zk_layout.errors import NoNodeError

@@ -15,15 +15,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rebalance.errors import AssignmentRefusedError
-from rebalance.group_strategy import STRATEGIES, Strategy
+from rebalance.group_strategy import CLASSIC_STRATEGIES, ClassicStrategy
 from rebalance.plan import owned_by
 from rebalance.reader import GroupReader
 from zk_layout.codecs import encode_topic
 from zk_layout.memory_store import MemoryStore, MemoryZooKeeper
 from zk_layout.model import TopicAssignment, TopicPartition
 
-RANGE, *ROUNDROBINS = STRATEGIES
-UNIONS = [Strategy("roundrobin", "0.10.2"), Strategy("roundrobin", "1.0")]
+RANGE, *ROUNDROBINS = CLASSIC_STRATEGIES
+UNIONS = [ClassicStrategy("roundrobin", "0.10.2"), ClassicStrategy("roundrobin", "1.0")]
 
 
 def static(stream_counts):
@@ -118,7 +118,7 @@ def test_unequal_subscriptions_leave_no_partition_out_and_none_to_who_did_not_as
 def test_unequal_subscriptions_are_refused_by_roundrobin_before_0_10_2(consumers):
     topics, members = unequal(consumers)
     with pytest.raises(AssignmentRefusedError):
-        computed_by_each(topics, members, Strategy("roundrobin", "0.8.2"))
+        computed_by_each(topics, members, ClassicStrategy("roundrobin", "0.8.2"))
 
 
 @settings(max_examples=30)

@@ -12,7 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rebalance.assignors import ASSIGNORS, DIALECTS, range_assign, roundrobin_assign
+from rebalance.assignors import ASSIGNORS, DIALECTS
+from rebalance.assignors.range import range_assign
+from rebalance.assignors.roundrobin import roundrobin_assign
 from rebalance.errors import AssignmentRefusedError
 from rebalance.snapshot import GroupSnapshot
 from zk_layout.codecs import decode_registration

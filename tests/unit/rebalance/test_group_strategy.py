@@ -4,12 +4,10 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from rebalance.assignors import ASSIGNORS, DIALECTS
-from rebalance.assignors.strategies import STRATEGIES as OF_LED_GROUPS
 from rebalance.errors import AssignmentRefusedError
 from rebalance.group_strategy import (
-    STRATEGIES,
-    Strategy,
+    CLASSIC_STRATEGIES,
+    ClassicStrategy,
     find_mismatch,
     strategies_of_group,
     strategies_of_members,
@@ -19,7 +17,7 @@ from rebalance.group_strategy import (
 from rebalance.snapshot import GroupSnapshot
 from zk_layout.model import ConsumerRegistration, SubscriptionPattern, TopicPartition
 
-RANGE, RR_0_8_2, RR_0_10_2, RR_1_0 = STRATEGIES
+RANGE, RR_0_8_2, RR_0_10_2, RR_1_0 = CLASSIC_STRATEGIES
 
 
 def snapshot(members, topics):
@@ -54,12 +52,6 @@ def test_a_settled_group_shows_how_it_divides(strategy, shown):
     assert strategies_of_group(TELLING, owners_by(strategy, TELLING)) == shown
 
 
-def test_the_strategies_that_owners_can_show_are_every_assignor_and_every_dialect():
-    assert list(dict.fromkeys(strategy.name for strategy in STRATEGIES)) == list(ASSIGNORS)
-    assert tuple(strategy.dialect for strategy in STRATEGIES if strategy.dialect is not None) == DIALECTS
-    assert ASSIGNORS.keys() <= OF_LED_GROUPS.keys()
-
-
 def test_subscriptions_that_0_8_2_refuses_show_that_no_member_uses_it():
     group = snapshot({"g_a": {"t": 1, "u": 2}, "g_b": {"t": 1}}, {"t": 5, "u": 3})
     assert RR_0_8_2 not in strategies_of_group(group, owners_by(RR_0_10_2, group))
@@ -69,8 +61,8 @@ def test_subscriptions_that_0_8_2_refuses_show_that_no_member_uses_it():
 def test_a_small_group_shows_nothing_against_any_strategy():
     group = snapshot({"g_a": {"t": 1}}, {"t": 3})
     owners = owners_by(RANGE, group)
-    assert strategies_of_group(group, owners) == STRATEGIES
-    assert all(find_mismatch(group, owners, ours) is None for ours in STRATEGIES)
+    assert strategies_of_group(group, owners) == CLASSIC_STRATEGIES
+    assert all(find_mismatch(group, owners, ours) is None for ours in CLASSIC_STRATEGIES)
 
 
 @pytest.mark.parametrize("missing", [[0], [11], list(range(12))])
@@ -134,8 +126,8 @@ def test_a_member_without_partitions_shows_nothing():
 
 
 def test_range_has_no_dialect():
-    assert Strategy.of("range", "0.8.2") == RANGE
-    assert Strategy.of("roundrobin", "0.8.2") == RR_0_8_2
+    assert ClassicStrategy.of("range", "0.8.2") == RANGE
+    assert ClassicStrategy.of("roundrobin", "0.8.2") == RR_0_8_2
     assert (str(RANGE), str(RR_0_8_2)) == ("range", "roundrobin 0.8.2")
 
 
@@ -145,7 +137,7 @@ SUBSCRIPTIONS = st.dictionaries(st.sampled_from(["t", "u", "topic-1"]), st.integ
 @given(
     st.dictionaries(st.sampled_from(["g_a", "g_b", "g_c", "g_a-1"]), SUBSCRIPTIONS, min_size=1),
     st.dictionaries(st.sampled_from(["t", "u", "topic-1"]), st.integers(0, 13)),
-    st.sampled_from(STRATEGIES),
+    st.sampled_from(CLASSIC_STRATEGIES),
 )
 def test_no_member_is_refused_by_a_settled_group_of_its_own_strategy(members, topics, strategy):
     group = snapshot(members, topics)
@@ -162,8 +154,8 @@ def test_no_member_is_refused_by_a_settled_group_of_its_own_strategy(members, to
 @given(
     st.dictionaries(st.sampled_from(["g_a", "g_b", "g_c", "g_a-1"]), SUBSCRIPTIONS, min_size=1),
     st.dictionaries(st.sampled_from(["t", "u", "topic-1"]), st.integers(0, 13)),
-    st.sampled_from(STRATEGIES),
-    st.sampled_from(STRATEGIES),
+    st.sampled_from(CLASSIC_STRATEGIES),
+    st.sampled_from(CLASSIC_STRATEGIES),
     st.sampled_from([None, "g_a", "g_c"]),
     st.data(),
 )

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rebalance.group_strategy import STRATEGIES
+from rebalance.group_strategy import CLASSIC_STRATEGIES
 from rebalance.group_warnings import group_warnings
 from rebalance.member_kinds import registration_kind
 from rebalance.snapshot import GroupSnapshot
@@ -11,7 +11,7 @@ from zk_layout.codecs import decode_registration
 from zk_layout.errors import MalformedZnodeError
 from zk_layout.model import TopicPartition
 
-RANGE, RR_0_8_2, RR_0_10_2, RR_1_0 = STRATEGIES
+RANGE, RR_0_8_2, RR_0_10_2, RR_1_0 = CLASSIC_STRATEGIES
 UUID = "0b0b0b0b-0b0b-4b0b-8b0b-0b0b0b0b0b0b"
 
 

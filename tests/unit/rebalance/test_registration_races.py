@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from rebalance.events import CloseRequested
-from rebalance.group_strategy import Strategy
+from rebalance.group_strategy import ClassicStrategy
 from rebalance.machine import Phase
 from rebalance.reader import GroupReader
 from tests.support.group_members import GROUP, Group
@@ -341,7 +341,7 @@ def test_a_look_without_watches_leaves_none_behind(group):
     seen = GroupReader(store, GROUP, exclude_internal_topics=True, on_change=None).read()
     assert (list(seen.members), list(seen.unreadable)) == (["g_w"], ["g_x"])
     assert not any(store.watches.values())
-    assert Strategy("range").assign(seen).keys() == set(partitions("t", 0, 1, 2, 3))
+    assert ClassicStrategy("range").assign(seen).keys() == set(partitions("t", 0, 1, 2, 3))
 
 
 CONFIGURED, MADE_UP = "a", f"host-1416392398000-{UUID[:8]}"

@@ -14,7 +14,7 @@ from legacy_consumer.operations.admin.lag_watch import judge_whole
 from legacy_consumer.operations.admin.led_groups import LedGroup
 from legacy_consumer.operations.cli.helpers.tables import Cell, Column, duration, number
 from rebalance.clock import SystemClock
-from rebalance.group_strategy import STRATEGIES
+from rebalance.group_strategy import CLASSIC_STRATEGIES
 from zk_layout.model import TopicPartition
 
 BAD = "red"
@@ -186,7 +186,7 @@ def _reasons(found: GroupDescription, verdicts: Mapping[TopicPartition, Verdict]
 
 def _is_telling(divides_by: Collection[str]) -> bool:
     """Of a small group every strategy may make the same."""
-    return 0 < len(divides_by) < len(STRATEGIES)
+    return 0 < len(divides_by) < len(CLASSIC_STRATEGIES)
 
 
 def _totals(found: GroupDescription, verdicts: Mapping[TopicPartition, Verdict]) -> str:

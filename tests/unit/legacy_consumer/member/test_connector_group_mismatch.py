@@ -6,7 +6,7 @@ import pytest
 
 from legacy_consumer import ConsumerConnector, Phase
 from rebalance.errors import StrategyMismatchError
-from rebalance.group_strategy import Strategy
+from rebalance.group_strategy import ClassicStrategy
 from rebalance.snapshot import GroupSnapshot
 from tests.support.fake_kafka import FakeFetchers, FakeKafka
 from tests.support.waiting import eventually
@@ -15,8 +15,8 @@ from zk_layout.memory_store import MemoryStore, MemoryZooKeeper
 from zk_layout.model import ConsumerRegistration, SubscriptionPattern, TopicAssignment, TopicPartition
 
 STATIC = SubscriptionPattern.STATIC
-RANGE = Strategy("range")
-ROUNDROBIN = Strategy("roundrobin", "1.0")
+RANGE = ClassicStrategy("range")
+ROUNDROBIN = ClassicStrategy("roundrobin", "1.0")
 
 
 class Cluster:

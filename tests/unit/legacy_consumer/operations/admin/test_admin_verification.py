@@ -12,7 +12,7 @@ from legacy_consumer.operations.admin.groups import Hold, describe_group
 from legacy_consumer.operations.admin.pruning import find_unused, read_use
 from legacy_consumer.operations.admin.topics import read_readers, read_topics
 from legacy_consumer.operations.admin.verification import verify_group
-from rebalance.group_strategy import Strategy
+from rebalance.group_strategy import ClassicStrategy
 from zk_layout.memory_store import MemoryStore, MemoryZooKeeper
 
 STATIC = '{"version":1,"subscription":{"t":%d},"pattern":"static","timestamp":"1"}'
@@ -139,14 +139,14 @@ def test_a_group_that_divides_otherwise_than_asked_is_found(store, new_store):
     join(new_store(), "b", 0)
     assert codes(store) == [], "each is owned once by somebody who may"
     assert verify_group(store, "g").divides_by == ()
-    assert codes(store, strategy=Strategy("range")) == [("other_owner", 0), ("other_owner", 1)]
+    assert codes(store, strategy=ClassicStrategy("range")) == [("other_owner", 0), ("other_owner", 1)]
 
 
 def test_with_a_strategy_a_problem_names_the_member_that_should_own_the_partition_owned_or_not(store, new_store):
     join(new_store(), "a", 1)
     join(new_store(), "b")
     assert [problem.text for problem in verify_group(store, "g").problems] == ["no owner for t/0"]
-    assert sorted(problem.text for problem in verify_group(store, "g", strategy=Strategy("range")).problems) == [
+    assert sorted(problem.text for problem in verify_group(store, "g", strategy=ClassicStrategy("range")).problems) == [
         "a-0 owns t/1, and by range b-0 should own it",
         "no owner for t/0, and by range a-0 should own it",
     ]
