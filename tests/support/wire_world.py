@@ -263,7 +263,7 @@ class Opening:
         address = self._broker.address
         match self._fault:
             case "refused" | "unreachable":
-                raise BrokersUnavailableError(f"broker {address.broker_id} at {address} cannot be reached")
+                raise BrokersUnavailableError(f"{address.in_words} cannot be reached")
             case "lets-nobody-in":
                 raise BrokerRefusedError(str(address), "SASL authentication failed")
             case "nonsense-host":
