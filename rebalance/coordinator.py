@@ -51,6 +51,7 @@ from rebalance.events import (
     Triggered,
     Unblocked,
 )
+from rebalance.led.member import LedMember
 from rebalance.machine import MemberState, Phase, Policy, step
 from rebalance.mailbox import Chore, Errand, Mail, Mailbox
 from rebalance.ownership import Ownership
@@ -95,15 +96,16 @@ class Coordinator:
         policy: Policy,
         periods: Periods,
         clock: Clock | None = None,
-        led_reads: Callable[[], int] = lambda: 0,
+        led: LedMember | None = None,
     ) -> None:
-        """led_reads: how often this member has read what the leader of its group writes."""
+        """led: whose assign() it is, in a group that a member leads."""
         self._store = store
         self._registrar = registrar
         self._ownership = ownership
         self._delivery = delivery
         self._policy = policy
         self._clock = clock or SystemClock()
+        self._led = led
         self._name = registrar.consumer_id
         self._mailbox = Mailbox(self._clock)
         self._reader = GroupReader(
@@ -122,7 +124,7 @@ class Coordinator:
             patience,
             self._mailbox.has_watch,
             self.post,
-            led_reads,
+            led.reads if led is not None else lambda: 0,
         )
         self._report = Report(registrar, policy, self._clock)
         self._upkeep = Upkeep(periods, self._mailbox, delivery, registrar, self._reconciler, self._report)
@@ -372,9 +374,17 @@ class Coordinator:
         self._ownership.begin_session(session_id)
         is_mine = self._registrar.register(session_id, self._may_be_free)
         if not is_mine and not self._ownership.owned:
+            # whoever has the id now cannot take part in a led group beside what I wrote there under it
+            self._rest()
+            self._ownership.leave()
             return RegistrationBlocked()
         self._reader.forget_members(self._name)
         return Registered() if is_mine else IdTaken()
+
+    def _rest(self) -> None:
+        """A led member would write again what is deleted now."""
+        if self._led is not None:
+            self._led.rest()
 
     def _may_be_free(self, _event: WatchEvent) -> None:
         self.post(Unblocked())
@@ -397,5 +407,6 @@ class Coordinator:
         return Left()
 
     def _give_back(self) -> Event:
+        self._rest()
         self.has_left_nothing = self._reconciler.leave()
         return Left()

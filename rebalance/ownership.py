@@ -302,10 +302,11 @@ class Ownership:
         self, chunk: Sequence[tuple[TopicPartition, Op]], *, trust_watches: bool = False, and_registration: bool = False
     ) -> None:
         """Each chunk is looked at just before its request: the requests before it took their time."""
+        more = self._registered if and_registration else ()
         for attempt in range(3):
-            deletes = self._deletes_of_mine(chunk, trust_watches=trust_watches and attempt == 0)
+            deletes = self._deletes_of_mine(chunk, more, trust_watches=trust_watches and attempt == 0)
             try:
-                self._multi([*deletes, *(self._deletes_of_my_registration() if and_registration else ())])
+                self._multi(deletes)
             except MultiFailedError as error:
                 if attempt == 2 or not isinstance(error.cause, NoNodeError):
                     raise error.cause from error
@@ -313,44 +314,43 @@ class Ownership:
             else:
                 return
 
-    def _deletes_of_my_registration(self) -> list[Op]:
-        stats = self._store.exists_many(self._registered)
-        # another member may run under the same consumer.id
-        return [
-            DeleteOp(path)
-            for path, stat in zip(self._registered, stats, strict=True)
-            if stat is not None and stat.ephemeral_owner == self._session_id
-        ]
-
     def _delete_ops(self, partitions: Iterable[TopicPartition]) -> list[tuple[TopicPartition, Op]]:
         return [(tp, DeleteOp(self._owner_path(tp))) for tp in partitions]
 
-    def _deletes_of_mine(self, chunk: Sequence[tuple[TopicPartition, Op]], *, trust_watches: bool = False) -> list[Op]:
-        """Return the deletes of the owner znodes that are still mine."""
-        asked = [tp for tp, _ in chunk]
+    def _deletes_of_mine(
+        self, chunk: Sequence[tuple[TopicPartition, Op]], more: Sequence[str], *, trust_watches: bool
+    ) -> list[Op]:
+        """Return the deletes of what is still mine: the owner znodes of a chunk, and the znodes at more paths."""
+        owners = {self._owner_path(tp): tp for tp, _ in chunk}
         # a watch that fires takes its path out; while some are looked at, the watch of another one may fire
-        all_watched = trust_watches and all(self._owner_path(tp) in self._watched for tp in asked)
-        mine = set(asked if all_watched else self._mine_among(asked))
-        for tp in asked:
-            if tp not in mine:
+        all_watched = trust_watches and owners.keys() <= self._watched
+        mine = owners.keys() if all_watched else self._mine_at([*owners, *more]).keys()
+        for path, tp in owners.items():
+            if path not in mine:
                 logger.warning("%s: the owner znode of %s is not mine any more", self._consumer_id, tp)
         # what I delete myself is no news
-        self._watched.difference_update(map(self._owner_path, mine))
-        return [op for tp, op in chunk if tp in mine]
+        self._watched.difference_update(mine)
+        return [DeleteOp(path) for path in (*owners, *more) if path in mine]
 
     def _mine_among(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Znode]:
         """{partition: owner znode} of those whose owner znode belongs to my session."""
-        if not partitions:
+        at = self._mine_at([self._owner_path(tp) for tp in partitions])
+        mine = {tp: at[path] for tp in partitions if (path := self._owner_path(tp)) in at}
+        self._written_at.update((tp, znode.stat.mzxid) for tp, znode in mine.items())
+        return mine
+
+    def _mine_at(self, paths: Sequence[str]) -> dict[str, Znode]:
+        """{path: znode} of those that belong to my session: another member may run under the same consumer.id."""
+        if not paths:
             return {}
-        mine: dict[TopicPartition, Znode] = {}
         # the Stat of one that an ACL closes says whose it is, too
-        znodes, closed = read_or_stat(self._store, [self._owner_path(tp) for tp in partitions])
-        for tp, znode in zip(partitions, znodes, strict=True):
-            if znode is None and self._owner_path(tp) in closed:
-                raise closed[self._owner_path(tp)]
+        znodes, closed = read_or_stat(self._store, paths)
+        mine: dict[str, Znode] = {}
+        for path, znode in zip(paths, znodes, strict=True):
+            if znode is None and path in closed:
+                raise closed[path]
             if znode is not None and znode.stat.ephemeral_owner == self._session_id:
-                mine[tp] = znode
-                self._written_at[tp] = znode.stat.mzxid
+                mine[path] = znode
         return mine
 
     def _chunks(self, ops: Sequence[tuple[TopicPartition, Op]]) -> Iterator[list[tuple[TopicPartition, Op]]]:

@@ -13,7 +13,7 @@ Only topics with a subscribed member are read: round-robin divides all of them t
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from rebalance.assignors.java_hash import java_sorted
@@ -145,6 +145,11 @@ class GroupReader:
             kinds={name: one.kind for name, one in self._members.items()},
             created={topic: one.created for topic, one in known.items() if one.created is not None},
         )
+
+    def created(self, topics: Collection[str]) -> dict[str, int | None]:
+        """{topic: the transaction that created it, None if it does not exist}, as they are now."""
+        self._read_partitions(set(topics))
+        return {topic: self._topics[topic].created for topic in topics}
 
     @property
     def has_hidden(self) -> bool:

@@ -8,7 +8,7 @@ and any number of times, and does nothing when the member already owns its share
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 
 from rebalance.actions import Rebalance
@@ -70,7 +70,7 @@ class Reconciler:
         """How often ZooKeeper had answered this member when the last step ended."""
         self._begun: dict[TopicPartition, ConsumerThreadId] = {}
         self._stopped: set[TopicPartition] = set()
-        self._created: dict[str, int] = {}
+        self._created: dict[str, int | None] = {}
         self._announced: Assignment | None = None
         self._released = self._claimed = 0
         """How many partitions, since all was settled."""
@@ -109,7 +109,7 @@ class Reconciler:
             return self._mend_registration(todo)
         if not is_taken:
             # with another member's registration the reader may not have looked at this member's topics
-            self._bury_deleted(snapshot)
+            self._bury_deleted(snapshot.created)
         assignment = self._patience.judge(snapshot, self._assign(snapshot))
         # what is assigned to my id is another member's, if another session or no session holds the id
         mine = {} if is_taken else owned_by(assignment, self._consumer_id)
@@ -154,6 +154,7 @@ class Reconciler:
             # what an ACL hides is given up like the rest; leave() says so if it cannot be released
             with suppress(NotPermittedError):
                 self.audit()
+        self._bury_deleted_last()
         owned = self._ownership.owned
         if self._is_held_up(owned, final=todo.final):
             return Draining()
@@ -163,6 +164,7 @@ class Reconciler:
     def leave(self) -> bool:
         """Commit in haste what was not given up, then remove the owner znodes and the registration; whether all are."""
         if self._begun:
+            self._bury_deleted_last()
             self._delivery.stop(self._begun)
             self._end(list(self._begun))
         return self._ownership.leave()
@@ -202,13 +204,19 @@ class Reconciler:
         logger.warning("%s: lost the owner znodes of %s", self._consumer_id, ", ".join(map(str, sorted(lost)[:5])))
         return Triggered("owner znodes lost")
 
-    def _bury_deleted(self, snapshot: GroupSnapshot) -> None:
+    def _bury_deleted_last(self) -> None:
+        """As the group is left, without reading the group: only what topics of mine are now."""
+        # what an ACL hides cannot be known
+        with suppress(NotPermittedError):
+            self._bury_deleted(self._reader.created({tp.topic for tp in self._begun}))
+
+    def _bury_deleted(self, now: Mapping[str, int | None]) -> None:
         """Let go of logs that are no more, at once and without a commit, which the topic's next life would inherit.
 
         The owner znodes are kept or released as the assignment says; what is kept is begun anew.
         """
         for topic in sorted({tp.topic for tp in self._begun}):
-            created = snapshot.created.get(topic)
+            created = now.get(topic)
             if created == self._created.get(topic):
                 continue
             gone = [tp for tp in self._begun if tp.topic == topic]
@@ -223,7 +231,7 @@ class Reconciler:
                 " and created again: it is read from its beginning" if created is not None else ", its streams wait",
                 "the new one" if created is not None else "a new topic of that name",
             )
-        self._created = dict(snapshot.created)
+        self._created = dict(now)
 
     def _take_back(self, partitions: Collection[TopicPartition]) -> None:
         """Stopped, and mine after all."""

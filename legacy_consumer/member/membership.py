@@ -19,7 +19,7 @@ from legacy_consumer.member.consumer_id import make_consumer_id
 from legacy_consumer.member.counters import ConnectorCounters
 from legacy_consumer.member.hand_source import this_thread
 from legacy_consumer.member.joining_checks import JoiningChecks, classic_strategy
-from legacy_consumer.member.resets import ResetFollower
+from legacy_consumer.member.resets import ResetFollower, answer_path
 from legacy_consumer.member.stream import GatedStream
 from legacy_consumer.member.stream_delivery import DeliverySettings, StreamDelivery
 from legacy_consumer.offsets import OffsetStore, RetrySettings
@@ -310,13 +310,14 @@ class Membership:
         config = self._config
         group = config.group_id
         is_led = config.group_coordination == LED
-        goes_along = ephemeral_paths(group, self.consumer_id) if is_led else ()
+        goes_along = [answer_path(group, self.consumer_id)]
+        if is_led:
+            goes_along += ephemeral_paths(group, self.consumer_id)
         ownership = Ownership(self._store, group, self.consumer_id, goes_along)
         assign = remember_last(classic_strategy(config).assign)
         if is_led:
             self._led = self._make_led_member(ownership, assign)
             assign = self._led.assign
-        led_reads = (lambda: 0) if self._led is None else self._led.reads
         return Coordinator(
             store=self._store,
             registrar=Registrar(self._store, group, self.consumer_id, registration),
@@ -330,8 +331,8 @@ class Membership:
                 # kazoo sees a dead connection within two thirds of the session timeout; what is left of it is a third
                 suspicion_ms=self._store.session_timeout_ms // 4,
                 drain_timeout_ms=config.drain_timeout_ms,
-                gather_ms=config.group_initial_rebalance_delay_ms,
-                # in a led group the leader decides when members that left are missed
+                # in a led group the leader waits for others, and decides when members that left are missed
+                gather_ms=0 if is_led else config.group_initial_rebalance_delay_ms,
                 absence_ms=0 if is_led else config.scheduled_rebalance_max_delay_ms,
             ),
             periods=Periods(
@@ -339,7 +340,7 @@ class Membership:
                 audit_ms=config.audit_interval_ms,
             ),
             clock=self._clock,
-            led_reads=led_reads,
+            led=self._led,
         )
 
     def _make_led_member(self, ownership: Ownership, classic: Callable[[GroupSnapshot], Assignment]) -> LedMember:

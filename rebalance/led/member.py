@@ -264,6 +264,12 @@ class LedMember:
             self._look_anew(_AGAIN_MS)
             raise
 
+    def rest(self) -> None:
+        """Do nothing in the group until assign() is called: it is left, or another session holds the registration."""
+        self._snapshot = None
+        self._election.forget()
+        self._own_znode.doubt()
+
     def _leave_the_lead(self) -> None:
         """Delete the leader's znode if it is of this member's session. Raises: ZooKeeper's errors."""
         path = leader_path(self._group)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from legacy_consumer.fetching.fetcher import EARLIEST, LATEST
-from legacy_consumer.member.resets import ResetFollower
+from legacy_consumer.member.resets import ResetFollower, answer_path
 from legacy_consumer.member.stream import GatedStream
 from legacy_consumer.member.stream_delivery import DeliverySettings, StreamDelivery
 from legacy_consumer.offsets.dual import DualOffsetStore
@@ -117,7 +117,7 @@ class OurMember:
             world.clock.wall_ms(),
             coordination="leader" if world.led else "classic",
         )
-        goes_along = ephemeral_paths(GROUP, consumer_id) if world.led else ()
+        goes_along = (answer_path(GROUP, consumer_id), *(ephemeral_paths(GROUP, consumer_id) if world.led else ()))
         ownership = Ownership(self.store, GROUP, consumer_id, goes_along)
 
         def assign(group):
@@ -159,7 +159,7 @@ class OurMember:
                 audit_ms=round(settings.audit_s * 1000),
             ),
             clock=world.clock,
-            led_reads=(lambda: 0) if self.led is None else self.led.reads,
+            led=self.led,
         )
         self._post = self.coordinator.post
         # others of its process ring it

@@ -141,7 +141,7 @@ class Member:
             ),
             periods=Periods(commit_ms=60_000, audit_ms=10_000),
             clock=clock,
-            led_reads=(lambda: 0) if self.led is None else self.led.reads,
+            led=self.led,
         )
 
     def join(self):

@@ -512,3 +512,10 @@ def test_a_znode_that_no_session_stands_for_is_no_leaders_and_no_members(cluster
     cluster.admin.multi([DeleteOp(path), *creates])
     members.append(cluster.join(consumer_id="m2", partition_assignment_strategy=strategy)[0])
     cluster.await_shares([2, 2, 2], *members)
+
+
+def test_in_a_led_group_only_the_leader_waits_for_others_that_start(cluster):
+    first, _ = cluster.join(consumer_id="m0")
+    cluster.await_shares([6], first)
+    second, _ = cluster.join(consumer_id="m1", group_initial_rebalance_delay_ms=600_000)
+    cluster.await_shares([3, 3], first, second)

@@ -20,6 +20,14 @@ from legacy_consumer import (
     Whitelist,
 )
 from legacy_consumer.member import connector as connector_module
+from legacy_consumer.member.resets import (
+    Request,
+    RequestState,
+    answer_path,
+    answers_path,
+    encode_request,
+    request_path,
+)
 from legacy_consumer.metrics import MemberCollector
 from rebalance.led.records import leader_path
 from tests.support.at_line import AtLine, interrupt
@@ -285,14 +293,14 @@ def led():
 def held(led, monkeypatch):
     """A member that unsubscribes on a thread of its own, while ZooKeeper does not answer it about the led group."""
     connector, _ = led.join()
-    exists_many, asked, answered = connector._store.exists_many, threading.Event(), threading.Event()
+    read, asked, answered = connector._store.get_data_many, threading.Event(), threading.Event()
     ended = []
 
     def hold(paths, *arguments):
-        if leader_path("g") in paths:
+        if {leader_path("g"), f"/consumers/g/ids/{connector.consumer_id}"} <= set(paths):
             asked.set()
             answered.wait(60)
-        return exists_many(paths, *arguments)
+        return read(paths, *arguments)
 
     def unsubscribe():
         try:
@@ -302,7 +310,7 @@ def held(led, monkeypatch):
             ended.append(error)
 
     led.await_shares([6], connector)
-    monkeypatch.setattr(connector._store, "exists_many", hold)
+    monkeypatch.setattr(connector._store, "get_data_many", hold)
     threads = [threading.Thread(target=unsubscribe) for _ in range(2)]
     threads[0].start()
     assert asked.wait(60)
@@ -423,3 +431,17 @@ def test_metrics_are_those_of_no_member_until_it_joins_again(cluster):
     assert owned() == [], "as before it joined"
     connector.create_message_streams({"u": 1})
     assert owned() == [2]
+
+
+def test_a_connector_that_unsubscribes_during_a_live_reset_leaves_no_answer_behind(cluster):
+    tp = TopicPartition("t", 0)
+    connector, _ = cluster.join()
+    cluster.admin.ensure_path(answers_path("g"))
+    request = Request("r1", RequestState.PREPARE, frozenset({tp}))
+    cluster.admin.create(request_path("g"), encode_request(request), ephemeral=True)
+    answer = answer_path("g", connector.consumer_id)
+    eventually(lambda: cluster.admin.exists(answer))
+    session = connector._store.session_id
+    connector.unsubscribe()
+    assert connector._store.session_id == session
+    assert not cluster.zookeeper.tree.ephemerals(session)
