@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import random
 
 from rebalance.assignors import ASSIGNORS
 from rebalance.led.cluster import threads_of
@@ -24,6 +25,7 @@ class Ending:
     def __init__(self, world):
         self._world = world
         self._settle_s = SETTLE_S + world.settings.absence_ms / 1000
+        self._twins_stay = random.Random(f"twins {world.seed}").random() < 0.5
 
     def heal_everything(self):
         """Nothing stays cut, frozen or forbidden."""
@@ -40,11 +42,15 @@ class Ending:
         self._end_twins()
 
     def _end_twins(self):
-        """Of the members that share an id the one that is registered stays."""
-        for member in list(self._world.members):
-            alike = [one for one in self._world.members if one.consumer_id == member.consumer_id and not one.closing]
-            if len(alike) > 1 and not (member.closing or member.is_registered):
+        """Of the members that share an id the one that is registered stays; in some worlds the others wait for it."""
+        if not self._twins_stay:
+            for member in self._waiting_twins():
                 member.ask_to_close()
+
+    def _waiting_twins(self):
+        open_members = [member for member in self._world.members if not member.closing]
+        registered = {member.consumer_id for member in open_members if member.is_registered}
+        return [one for one in open_members if one.consumer_id in registered and not one.is_registered]
 
     def calm_down(self, limit_s=None, *, must=False):
         """Everybody acts until the group has settled; must: Violation if it has not in time."""
@@ -84,13 +90,15 @@ class Ending:
                     user.take(3)
 
     def _is_settled(self):
+        twins = self._waiting_twins()
+        members = [member for member in self._world.members if member not in twins]
         if (
             self._world.time.orphans
             or self._world.time.cut
-            or any(member.closing or not member.is_settled for member in self._world.members)
+            or any(member.closing or not member.is_settled for member in members)
         ):
             return False
-        if any(member.wake_at <= self._world.clock.now or member.is_overwritten for member in self._world.members):
+        if any(member.wake_at <= self._world.clock.now or member.is_overwritten for member in members):
             return False
         if any(member.follower.held for member in self._world.members):
             # no request stands any more, and each looks again until it has seen that
@@ -109,11 +117,11 @@ class Ending:
                     return False
             elif owner is None or self._id_of(owner.actor) != thread.consumer_id:
                 return False
-        for member in self._world.members:
+        for member in members:
             mine = {tp: thread for tp, thread in expected.items() if thread.consumer_id == member.consumer_id}
             if dict(member.owned) != mine:
                 return False
-        return True
+        return not any(member.owned for member in twins)
 
     def _id_of(self, name):
         for member in (*self._world.members, *self._world.jvms):
@@ -140,7 +148,9 @@ class Ending:
     def _expected_of_led(self, snapshot):
         """Return the last generation's owners, if it has exactly the living members and all their topics."""
         given = self._generation()
-        lives = {f"{member.consumer_id}-{member.store.server_session_id:x}" for member in self._world.members}
+        twins = self._waiting_twins()
+        registered = [member for member in self._world.members if member not in twins]
+        lives = {f"{member.consumer_id}-{member.store.server_session_id:x}" for member in registered}
         topics = {topic for told in snapshot.members.values() for topic, _ in told.subscription}
         due = {TopicPartition(topic, n) for topic in topics for n in snapshot.partitions[topic]}
         found = threads_of(given.shares, snapshot)
@@ -181,7 +191,9 @@ class Ending:
 
     def deliver_everything(self):
         """Users take until nothing comes any more."""
-        if {topic for member in self._world.members for topic in member.subscription} < self._world.partitions.keys():
+        twins = self._waiting_twins()
+        settled = [member for member in self._world.members if member not in twins]
+        if {topic for member in settled for topic in member.subscription} < self._world.partitions.keys():
             self._world.join(always=True, everything=True)
             self.calm_down(must=True)
         for member in self._world.members:
