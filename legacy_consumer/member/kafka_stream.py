@@ -20,8 +20,8 @@ class KafkaStream:
     """The messages of one consumer thread id. Iterate over it, or over batches().
 
     One thread at a time: a second thread that asks while the first waits for messages gets a StreamInUseError. Threads
-    may take turns; a request for the next message marks the previous one as done. A signal handler that interrupts a
-    call of this stream or of its connector gets a CallInProgressError.
+    may take turns, with next(stream) or with an iterator each; a request for the next message marks the previous one as
+    done. A signal handler that interrupts a call of this stream or of its connector gets a CallInProgressError.
     """
 
     __slots__ = ("__weakref__", "_check_not_inside", "_stream")
@@ -33,6 +33,10 @@ class KafkaStream:
 
     def __iter__(self) -> Iterator[Message]:
         """The messages, one by one, until the connector is shut down or unsubscribes.
+
+        An iterator belongs to one thread. If another thread continues with it, the stream may notice that late: up to
+        255 messages, no more than the user's code handled in 0.1 ms, still count as in hand of the first thread. If two
+        threads ask one iterator at once, both get a StreamInUseError.
 
         Raises: ConsumerTimeoutError if none came within consumer.timeout.ms (-1 = wait for ever); FetchError;
         with auto.offset.reset=none PositionError for a partition that waits for a seek; StreamInUseError if another
@@ -57,7 +61,8 @@ class KafkaStream:
     def batches(self, max_messages: int = 1000, timeout: float | None = None) -> Iterator[Sequence[Message]]:
         """Yield lists of up to max_messages messages, until the connector is shut down.
 
-        The batch belongs to the user's code, which may change it; it counts as a whole in any case.
+        The batch belongs to the user's code, which may change it; it counts as a whole in any case. Threads may take
+        turns with one iterator of batches; a second thread that asks it while the first waits gets a ValueError.
 
         timeout: seconds to wait for a batch; if none came, an empty one is handed out, so that the caller can do other
         work. None = consumer.timeout.ms decides.

@@ -4,7 +4,7 @@ Each way of reading is a loop over hands (hand.py): take the next hand, and hand
 hand; gate.py decides which partitions flow, and shuts a hand from another thread.
 
 A loop runs no code of ours between two messages: it takes them from the iterator of the hand, which counts. When that
-iterator ends, or is shut, _turns continues with the next hand. So an exception may interrupt the consuming thread
+iterator ends, or is shut, _next_turn continues with the next hand. So an exception may interrupt the consuming thread
 anywhere (Ctrl-C, a soft time limit): a message was handed out and counted, or neither.
 
 A check of the lease (rebalance.lease) costs more than a message, so it happens before each turn of the iterator. A turn
@@ -39,6 +39,29 @@ _TURN_S = 100e-6
 _ONE_BY_ONE = Demand(TAKEN_AT_ONCE)
 
 
+class _Turns:
+    """The turns of one loop over messages. If the thread has changed since the last turn, the next is one message.
+
+    Not a generator: when a second thread asks while the first waits in it, chain() drops it, and CPython would free it
+    under the first one.
+    """
+
+    __slots__ = ("_next_turn", "began", "hand", "turn", "user")
+
+    def __init__(self, next_turn: Callable[[_Turns], Iterable[Message]]) -> None:
+        self._next_turn = next_turn
+        self.hand: Hand | None = None
+        self.turn = 1
+        self.began = 0.0
+        self.user: threading.Thread | None = None
+
+    def __iter__(self) -> Iterator[Iterable[Message]]:
+        return self
+
+    def __next__(self) -> Iterable[Message]:
+        return self._next_turn(self)
+
+
 class GatedStream(HandSource):
     """A stream for the coordinator, for commits and, through KafkaStream, for the user's code."""
 
@@ -46,16 +69,23 @@ class GatedStream(HandSource):
 
     def __iter__(self) -> Iterator[Message]:
         """See KafkaStream."""
-        return chain.from_iterable(self._turns())
+        return chain.from_iterable(_Turns(self._next_turn))
 
-    def _turns(self) -> Iterator[Iterable[Message]]:
-        turn, began = 1, self._clock.monotonic()
-        while (hand := self._advance(_ONE_BY_ONE)) is not None:
-            while self._lets_through(hand, turn):
-                yield hand.iterator
-                now = self._clock.monotonic()
-                turn = min(_TURN, int(turn * _TURN_S / max(now - began, 1e-9)) or 1)
-                began = now
+    def _next_turn(self, loop: _Turns) -> Iterable[Message]:
+        me = threading.current_thread()
+        now = self._clock.monotonic()
+        hand, turn = loop.hand, 1
+        if loop.user is me:
+            turn = min(_TURN, int(loop.turn * _TURN_S / max(now - loop.began, 1e-9)) or 1)
+        loop.user = me
+        while hand is None or not self._lets_through(hand, turn):
+            hand = self._advance(_ONE_BY_ONE)
+            if hand is None:
+                raise StopIteration
+            if loop.user is not me:
+                raise StreamInUseError(loop.user.name)
+        loop.hand, loop.turn, loop.began = hand, turn, now
+        return hand.iterator
 
     def __next__(self) -> Message:
         """See KafkaStream."""
@@ -67,7 +97,6 @@ class GatedStream(HandSource):
                 if self._rival is not None:
                     raise StreamInUseError(self._rival.name)
                 continue
-            hand.holder, self._last_user = self._holder(), threading.current_thread()
             before = hand.handed_out()
             try:
                 for message in hand.iterator:
@@ -120,9 +149,12 @@ class GatedStream(HandSource):
                 yield hand.as_a_whole(made)
 
     def _lets_through(self, hand: Hand, most: int) -> bool:
-        """Allow this many more messages of the hand, or its batch; False if it is shut or at its end."""
+        """Let the calling thread take so many more messages of the hand, or its batch; False if it gets none."""
         self.check_process()
-        return self._may_hand_out() and hand.iterator.allow(most)
+        if not (self._may_hand_out() and hand.iterator.allow(most)):
+            return False
+        hand.holder, self._last_user = self._holder(), threading.current_thread()
+        return True
 
 
 def _own_messages(chunk: Chunk) -> Sequence[Message]:

@@ -1,6 +1,7 @@
 """What is in a user's hands, whoever asks and whatever goes wrong: ways of reading mixed, errors, threads."""
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -331,6 +332,51 @@ def test_threads_that_take_turns_take_each_message_once(rig):
         in_thread(lambda: seen.append(next(rig.stream).offset()))
     assert seen == list(range(10))
     assert rig.consumed() == 9
+
+
+@pytest.fixture
+def pools():
+    with ThreadPoolExecutor(1) as first, ThreadPoolExecutor(1) as second:
+        yield first, second
+
+
+WAYS = {"an iterator": lambda stream: [iter(stream)] * 2, "a loop each": lambda stream: [iter(stream), iter(stream)]}
+WAYS["a loop, and next(stream)"] = lambda stream: [iter(stream), stream]
+WAYS["batches"] = lambda stream: [stream.batches(1)] * 2
+
+
+@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
+def test_what_is_in_hand_belongs_to_the_thread_that_took_it_though_threads_take_turns(rig, pools, way):
+    rig.begin(P0)
+    ways = way(rig.stream)
+    for n in range(8):
+        taker, other = pools[n % 2], pools[1 - n % 2]
+        taker.submit(next, ways[n % 2]).result()
+        assert taker.submit(lambda: rig.stream.is_held_by(this_thread())).result(), n
+        assert not other.submit(lambda: rig.stream.is_held_by(this_thread())).result(), n
+
+
+def test_a_stream_is_not_deserted_if_the_iterator_of_an_ended_thread_goes_on_in_another(rig):
+    rig.begin(P0)
+    messages = iter(rig.stream)
+    in_thread(lambda: next(messages))
+    assert rig.stream.is_deserted()
+    next(messages)
+    assert not rig.stream.is_deserted()
+
+
+def test_two_threads_that_ask_one_iterator_at_once_are_both_given_an_error_and_nothing_is_lost(rig, pools):
+    rig.begin(P0, produced=0)
+    rig.stream._consumer_timeout_ms = 60_000
+    messages = iter(rig.stream)
+    waiting = pools[0].submit(next, messages)
+    eventually(lambda: rig.stream._user is not None)
+    with pytest.raises(StreamInUseError):
+        next(messages)
+    rig.kafka.produce(P0, 3)
+    with pytest.raises(StreamInUseError, match="'MainThread' uses this stream"):
+        waiting.result(60)
+    assert [next(rig.stream).offset() for _ in range(3)] == [0, 1, 2]
 
 
 # A batch is a list
