@@ -343,6 +343,9 @@ class ConsumerConnector:
         grouped: dict[GatedStream, list[TopicPartition]] = {}
         for tp in partitions:
             grouped.setdefault(membership.delivery.stream_with(tp), []).append(tp)
+        # before the first stream changes; a partition that is lost after this is as if it were lost after the call
+        for stream, own in grouped.items():
+            stream.check_assigned(own)
         return grouped
 
     # Looking.

@@ -210,21 +210,23 @@ class Gate:
         if tp not in self.restart({tp: position}):
             raise NotAssignedError(tp)
 
-    def pause_partitions(self, partitions: Collection[TopicPartition]) -> None:
-        """Hand out nothing of these until they are resumed. Raises: NotAssignedError, and nothing is paused."""
+    def check_assigned(self, partitions: Collection[TopicPartition]) -> None:
+        """Raises: NotAssignedError."""
         with self._lock:
             for tp in partitions:
                 self._known(tp)
+
+    def pause_partitions(self, partitions: Collection[TopicPartition]) -> None:
+        """Hand out nothing of these until they are resumed or begin anew; see check_assigned."""
+        with self._lock:
             self._begin_change()
             self._paused = self._paused.union(partitions)
             self._shut(self._live.keys() & partitions)
             self._end_change()
 
     def resume_partitions(self, partitions: Collection[TopicPartition]) -> None:
-        """Undo pause_partitions. Raises: NotAssignedError, and nothing is resumed."""
+        """Undo pause_partitions."""
         with self._lock:
-            for tp in partitions:
-                self._known(tp)
             going = self._paused & set(partitions)
             self._begin_change()
             self._paused = self._paused - going

@@ -324,6 +324,22 @@ def test_a_pause_ends_with_the_ownership(cluster):
     assert len(connector.paused()) == 1, "what came back flows"
 
 
+@pytest.mark.parametrize("lost", TPS)
+def test_a_pause_or_a_resume_of_which_one_partition_is_just_being_lost_changes_no_stream(cluster, lost):
+    connector = cluster.connector()
+    connector.create_message_streams({"t": 2})
+    (kept,) = set(TPS) - {lost}
+    # the member forgets a lost partition in two steps, and another thread may come in between
+    connector._progress.forget([lost])
+    with pytest.raises(NotAssignedError, match=f"{lost} is not assigned"):
+        connector.pause(TPS)
+    assert connector.paused() == frozenset()
+    connector.pause([kept])
+    with pytest.raises(NotAssignedError, match=f"{lost} is not assigned"):
+        connector.resume(TPS)
+    assert connector.paused() == {kept}
+
+
 # Looking
 
 

@@ -367,11 +367,12 @@ class StreamMachine(RuleBasedStateMachine):
 
     def change_pauses(self, some, change, after):
         if some <= self.model.epochs.keys():
+            self.stream.check_assigned(some)
             change(some)
             self.model.paused = after
         else:
             with pytest.raises(NotAssignedError):
-                change(some)
+                self.stream.check_assigned(some)
 
     @rule()
     def pause_all(self):
