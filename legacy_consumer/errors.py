@@ -87,8 +87,8 @@ class UnsubscribeError(StreamError):
 
     def _text(self) -> str:
         return (
-            f"{self.consumer_id} did not leave its group in order within {self.timeout_s:.1f} s, so the connector was "
-            "shut down, and the end of its session frees what it owned: create another connector"
+            f"{self.consumer_id} did not leave its group in order (timeout: {self.timeout_s:.1f} s), so the connector "
+            "was shut down, and the end of its session frees what it owned: create another connector"
         )
 
 

@@ -212,7 +212,8 @@ class ConsumerConnector:
         not in a signal handler that interrupts a call of this connector or of its streams. Given offsets ({partition:
         next offset to read}) move no position, and mark all messages before them as done. They may name partitions
         without an owner, to move them forward; with unfenced=True any partition, in any direction, even against its
-        owner.
+        owner. If a topic is deleted while its offset is written, the offset may stay; it does not count for a new topic
+        of that name.
 
         Returns: the outcome of each partition; offsets adopted from other clients (commit.conflict=adopt) are in
         `foreign`.
@@ -269,7 +270,7 @@ class ConsumerConnector:
         self._joined().delivery.stream_with(tp).seek(tp, position)
 
     def pause(self, partitions: Collection[TopicPartition]) -> None:
-        """Hand out no messages of these partitions until they are resumed, or claimed anew in a rebalance.
+        """Hand out no messages of these partitions until they are resumed, or claimed again, by any member.
 
         The member still owns them, and the group does not rebalance. Messages in hand count as usual. A stream whose
         partitions are all paused waits as for messages (consumer.timeout.ms). KafkaStream.pause pauses a whole stream.
@@ -436,12 +437,13 @@ class ConsumerConnector:
 
         Streams may be created again afterwards, of other topics too: the connector joins anew, in the same session,
         with the same listener unless another one is set, and under another consumer_id unless consumer.id is
-        configured. Without streams it does nothing. timeout: as of shutdown(); what the calling thread has in hand is
-        delivered again likewise.
+        configured. Without streams it does nothing. timeout, and messages in hand: as of shutdown().
 
         Raises: UnsubscribeError if the group was not left in order by then, as while ZooKeeper does not answer: the
-        connector is shut down. NotJoinedError while another thread creates the streams; TypeError and ValueError for
-        what is no time; ConsumerClosedError, CallInProgressError.
+        connector is shut down. A member that is not registered, because another one has its consumer.id or its session
+        has expired, does not wait for the timeout: it raises that at once if its first request fails, or if it has no
+        connection. NotJoinedError while another thread creates the streams; TypeError and ValueError for what is no
+        time; ConsumerClosedError, CallInProgressError.
         """
         timeout_s = self._time_to_leave(timeout)
         self._check_open()
@@ -487,8 +489,10 @@ class ConsumerConnector:
         timeout: seconds for a clean end, math.inf for no limit; default: drain.timeout.ms and a margin. It returns at
         most 5 seconds later in any state: steps that are not done by then are cut short, or left to the end of the
         session. It does not wait for messages that the calling thread itself has in hand: they are delivered again,
-        unless commit_offsets() was called. Ctrl-C cuts it short: with auto commit, and ZooKeeper in sight, it commits
-        the messages that are done; then it closes all connections and raises the KeyboardInterrupt.
+        unless commit_offsets() was called, or delivery.rule=at_next counted them. With delivery.rule=acknowledged it
+        waits, up to drain.timeout.ms, until all messages handed out are acknowledged, on whichever thread it is called.
+        Ctrl-C cuts it short: with auto commit, and ZooKeeper in sight, it commits the messages that are done; then it
+        closes all connections and raises the KeyboardInterrupt.
 
         Any thread may call it, also a listener's hook and a signal handler, and repeatedly: a later call finishes what
         an earlier one could not. In a handler that interrupts a call of this connector or of its streams it returns at

@@ -64,7 +64,8 @@ class StartListener(RebalanceListener, Protocol):
         result, or None, starts there or by auto.offset.reset, unless offsets.by.hand names its topic. Other partitions
         in the result are ignored. If this raises, returns an invalid offset, does not return within drain.timeout.ms,
         or leaves out a partition of offsets.by.hand, the partitions do not start: the member calls it again, and is
-        DEGRADED meanwhile.
+        DEGRADED meanwhile. In it commit_offsets({partition: offset}) commits these partitions, only forward unless
+        unfenced=True.
         """
         ...
 

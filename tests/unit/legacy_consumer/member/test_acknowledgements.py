@@ -89,6 +89,17 @@ def test_a_pool_of_workers_loses_nothing_and_its_shutdown_waits_for_them(cluster
     assert cluster.committed(P0) == LENGTH
 
 
+def test_a_shutdown_waits_also_for_what_its_own_thread_was_handed_out(cluster):
+    connector, stream = cluster.join(auto_commit_enable=True)
+    messages = [next(stream) for _ in range(3)]
+    with ThreadPoolExecutor(1) as pool:
+        done = pool.submit(lambda: connector.wait_until(lambda status: status.phase is Phase.LEAVING, 60))
+        done.add_done_callback(lambda _: [connector.acknowledge(message) for message in messages])
+        connector.shutdown()
+    assert done.result()
+    assert cluster.committed(P0) == 3
+
+
 def test_an_acknowledgement_after_a_seek_or_after_the_partition_has_gone_counts_for_nothing(cluster):
     connector, stream = cluster.join()
     messages = next(stream.batches(3))

@@ -486,6 +486,28 @@ def test_an_offset_of_a_partition_that_nobody_owns_moves_forward_only(cluster):
     assert cluster.admin.exists("/consumers/g/owners/u") is None
 
 
+def test_an_offset_by_name_whose_topic_is_deleted_before_it_is_written_does_not_count_for_a_new_topic(
+    cluster, monkeypatch
+):
+    cluster.create_topic("u", 1)
+    elsewhere = TopicPartition("u", 0)
+    connector = cluster.connector()
+    stream_of(connector)
+    check = connector._check_existence
+
+    def check_and_delete(partitions):
+        check(partitions)
+        cluster.admin.delete("/brokers/topics/u")
+
+    monkeypatch.setattr(connector, "_check_existence", check_and_delete)
+    connector.commit_offsets({elsewhere: 5})
+    assert cluster.committed(elsewhere) == 5
+    cluster.create_topic("u", 1)
+    cluster.produce(10, elsewhere)
+    _, stream = cluster.join(topic="u")
+    assert next(stream).offset() == 0
+
+
 def test_an_offset_of_a_partition_that_nobody_owns_is_not_moved_back_over_one_that_is_written_meanwhile(
     cluster, monkeypatch
 ):

@@ -185,6 +185,20 @@ def test_a_listener_may_commit_by_name_what_it_is_asked_about(cluster):
     assert (cluster.committed(P0), cluster.committed(P1)) == (10, 10)
 
 
+def test_a_listener_that_is_asked_where_to_begin_moves_the_group_back_only_unfenced(cluster):
+    class Commits(Starts):
+        def starting_offsets(self, partitions):
+            with pytest.raises(OffsetsNotCommittedError, match="t/0: the group has committed 4 already"):
+                consumer.commit_offsets({P0: 2})
+            consumer.commit_offsets({P0: 3}, unfenced=True)
+            return super().starting_offsets(partitions)
+
+    consumer = cluster.connector()
+    consumer.set_rebalance_listener(Commits({P1: LATEST}))
+    stream = consumer.create_message_streams({"t": 1})["t"][0]
+    assert take(stream, 1) == {P0: [3]}
+
+
 def test_a_listener_that_is_slow_to_say_is_not_asked_again_before_it_has_answered(cluster):
     answered = threading.Event()
 
@@ -322,6 +336,16 @@ def test_a_pause_ends_with_the_ownership(cluster):
     other.shutdown()
     assert connector.wait_until(lambda status: len(status.owned) == 2 and status.phase is Phase.STABLE, 60)
     assert len(connector.paused()) == 1, "what came back flows"
+
+
+def test_the_pause_of_a_partition_ends_when_the_same_member_claims_it_in_a_new_session(cluster):
+    connector, stream = cluster.join()
+    connector.pause(TPS)
+    before = connector.status.rebalances
+    cluster.zookeeper.expire(connector._store.session_id)
+    assert connector.wait_until(lambda status: status.rebalances > before and len(status.owned) == 2, 60)
+    assert connector.paused() == frozenset()
+    assert {message.partition() for _, message in zip(range(16), stream, strict=False)} == {0, 1}
 
 
 @pytest.mark.parametrize("lost", TPS)

@@ -160,6 +160,15 @@ def test_a_group_that_is_not_left_in_order_ends_the_connector_and_its_session(cl
     assert traces(cluster) == ((), [])
 
 
+def test_a_member_that_waits_for_its_id_without_a_connection_does_not_wait_for_the_timeout(cluster):
+    cluster.join(consumer_id="x")
+    connector, _ = cluster.join(consumer_id="x", rebalance_max_retries=1)
+    cluster.zookeeper.suspend(connector._store)
+    eventually(lambda: not connector.vitals.connected)
+    with pytest.raises(UnsubscribeError):
+        connector.unsubscribe(3600)
+
+
 def test_counters_continue_after_unsubscribe_and_warnings_are_logged_once(cluster, caplog):
     caplog.set_level(logging.INFO)
     for topic, partition in itertools.product("tu", range(2)):
@@ -227,8 +236,9 @@ def test_a_listener_that_is_set_beside_joining_hears_of_the_first_share_or_is_re
     assert line > 4, "the connector's lines were not seen"
 
 
-def test_a_loop_may_unsubscribe_and_what_it_has_in_hand_is_delivered_again(cluster):
-    connector, stream = cluster.join()
+@pytest.mark.parametrize(("rule", "left"), [("at_least_once", 17), ("at_next", 16), ("acknowledged", 20)])
+def test_a_loop_may_unsubscribe_and_what_it_has_in_hand_is_delivered_again_as_the_rule_says(cluster, rule, left):
+    connector, stream = cluster.join(delivery_rule=rule)
     read = []
     for message in stream:
         read.append(message.offset())
@@ -236,7 +246,8 @@ def test_a_loop_may_unsubscribe_and_what_it_has_in_hand_is_delivered_again(clust
             connector.unsubscribe()
     assert len(read) == 4
     (stream,) = connector.create_message_streams({"t": 1})["t"]
-    assert len(take(stream, 17)) == 17, "three were consumed, the fourth comes again"
+    assert len(take(stream, left)) == left, "three were consumed; the fourth comes again if it was not counted"
+    assert sum(connector.lag().values()) == 0
 
 
 def test_a_hook_may_unsubscribe(cluster):
