@@ -76,7 +76,7 @@ class Committer:
         self.beginning: frozenset[TopicPartition] = frozenset()
         """Partitions that are claimed, while the user's code is asked where they begin: it may commit them by name."""
         self.lost: frozenset[TopicPartition] = frozenset()
-        """Partitions that were lost, while a listener's hook is told: this member does not own them any more."""
+        """Partitions that were lost, while a listener's hook is told: commits that begin now leave them out."""
         self._closing = Flag()
         self._refused: frozenset[TopicPartition] = frozenset()
         self.adopts_foreign_commits = settings.adopt_foreign_commits
@@ -105,6 +105,11 @@ class Committer:
         except Exception:
             # a defect must not prevent the release of partitions
             logger.exception("%s: gives partitions up without a commit", self._settings.consumer_id)
+
+    def finish(self) -> None:
+        """Wait for the end of a commit that is under way: it may write partitions that are lost since."""
+        with self.lock:
+            pass
 
     # For users.
 

@@ -104,6 +104,11 @@ class ListenerCalls:
         """Whether a hook is still running after its time."""
         return self._late
 
+    @property
+    def is_over(self) -> bool:
+        """Whether end() was called: no hook may begin."""
+        return self._over
+
     def is_on_this_thread(self) -> bool:
         """Return whether the caller is a hook."""
         return threading.current_thread() is self._thread

@@ -207,10 +207,8 @@ class StreamDelivery:
         self.stop(partitions)
         self.committer.lost = lost = frozenset(partitions)
         try:
-            if has_hooks(self.listener, LOSSES) and lost:
-                self._tell(lambda listener: cast(LossListener, listener).on_partitions_lost(lost))
-            elif self.listener is not None and lost:
-                self._tell(lambda listener: listener.before_releasing_partitions(lost))
+            if self.listener is not None and lost:
+                self._tell_lost(lost, self.committer, self._listener_calls())
         except Exception:
             # they are lost all the same if the system has no thread left for the hook; nor may a logging handler raise
             with suppress(Exception):
@@ -393,10 +391,27 @@ class StreamDelivery:
             )
 
     def _tell(self, hook: Hook) -> None:
+        self._listener_calls().call(hook, self._patience_s())
+
+    def _tell_lost(self, lost: frozenset[TopicPartition], committer: Committer, calls: ListenerCalls) -> None:
+        # `tell` names no self: what the hook calls would count as a call inside of this delivery (interrupted_calls)
+        def tell(listener: RebalanceListener) -> None:
+            # a commit that is under way may still write them; the coordinator's thread waits no longer than for a hook
+            committer.finish()
+            if calls.is_over:
+                return
+            if has_hooks(listener, LOSSES):
+                cast(LossListener, listener).on_partitions_lost(lost)
+            else:
+                listener.before_releasing_partitions(lost)
+
+        self._tell(tell)
+
+    def _listener_calls(self) -> ListenerCalls:
         if self._calls is None:
             assert self.listener is not None
             self._calls = ListenerCalls(self._settings.consumer_id, self.listener)
-        self._calls.call(hook, self._patience_s())
+        return self._calls
 
     def _patience_s(self) -> float:
         """Return how long a rebalance may wait now for a hook or a broker, in seconds."""

@@ -73,7 +73,8 @@ class DualOffsetStore:
             # a part of the commit took so long: the next owner may have begun, and reads what ZooKeeper has
             passed = set()
         in_kafka = CommitResult()
-        self._kafka.put({tp: commits[tp] for tp in sorted(passed)}, timeout_s, in_kafka)
+        going = {tp: commits[tp] for tp in sorted(passed)}
+        self._kafka.put(going, session_id=session_id, timeout_s=timeout_s, result=in_kafka)
         result.refused.update(in_kafka.refused)
         result.failure = result.failure or in_kafka.failure
         return result

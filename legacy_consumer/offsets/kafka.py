@@ -7,10 +7,10 @@ without members on the broker's side, like this one. A position that is not know
 Protection and its limits: an offset in Kafka has no version, and the coordinator accepts any commit without a
 generation. So before a commit one multi in ZooKeeper checks that the session, the registration and the owner znodes
 exist. The offsets in Kafka are read and compared with the last seen ones; an offset of another client is reported, as
-for ZooKeeper, unless another session owns the partition by now: then it is not committed. Between these checks and the
-write there are some milliseconds in which a session may expire or another client may commit; then the last one wins. If
-that matters, keep dual.commit.enabled: then the fenced offset znode is written too, and the next owner starts at the
-greater of both.
+for ZooKeeper, unless another session owns the partition by now: then it is not committed. Nothing is written once the
+store has learned that the session is over. Between these checks and the write another client may commit, or a session
+may expire unnoticed; then the last one wins. If that matters, keep dual.commit.enabled: then the fenced offset znode is
+written too, and the next owner starts at the greater of both.
 
 Reading before writing serves another purpose too: it finds the coordinator. librdkafka queues a commit while it knows
 none, for session.timeout.ms, carries it out when one comes, and closes no consumer meanwhile. So that time is set to
@@ -37,7 +37,7 @@ from legacy_consumer.offsets.progress import Commit, Committed
 from legacy_consumer.offsets.store import CommitResult
 from legacy_consumer.offsets.topic_lives import read_topic_origins
 from legacy_consumer.offsets.zookeeper import ZooKeeperOffsetStore
-from zk_layout.errors import LegacyConsumerError
+from zk_layout.errors import LegacyConsumerError, SessionExpiredError
 from zk_layout.model import TopicPartition
 from zk_layout.store import ZkStore
 
@@ -157,13 +157,20 @@ class KafkaOffsetStore:
                 return result
             _remove(result.foreign, result.unowned)
             _remove(found, result.unowned)
-        self._put({tp: todo[tp] for tp in found if tp not in result.foreign}, timeout_s, result)
+        self._put({tp: todo[tp] for tp in found if tp not in result.foreign}, session_id, timeout_s, result)
         return result
 
-    def put(self, commits: Mapping[TopicPartition, Commit], timeout_s: float | None, result: CommitResult) -> None:
-        """Write these offsets without a check; put the failure and the written offsets into result."""
+    def put(
+        self,
+        commits: Mapping[TopicPartition, Commit],
+        *,
+        session_id: int | None,
+        timeout_s: float | None,
+        result: CommitResult,
+    ) -> None:
+        """Write these offsets if the session lives; put the failure and the written offsets into result."""
         found = self._look(commits, timeout_s, result)
-        self._put({tp: commits[tp] for tp in found}, timeout_s, result)
+        self._put({tp: commits[tp] for tp in found}, session_id, timeout_s, result)
 
     def _look(
         self, commits: Mapping[TopicPartition, Commit], timeout_s: float | None, result: CommitResult
@@ -207,8 +214,20 @@ class KafkaOffsetStore:
         """Close the way to the coordinator."""
         self._channel.close()
 
-    def _put(self, todo: Mapping[TopicPartition, Commit], timeout_s: float | None, result: CommitResult) -> None:
+    def _put(
+        self,
+        todo: Mapping[TopicPartition, Commit],
+        session_id: int | None,
+        timeout_s: float | None,
+        result: CommitResult,
+    ) -> None:
         if not todo:
+            return
+        try:
+            # the coordinator may have been asked for long
+            self._fence.check_session(session_id)
+        except SessionExpiredError as error:
+            result.failure = error
             return
         within_s = self._timeout_s if timeout_s is None else min(timeout_s, self._timeout_s)
         wanted = {tp: KafkaOffset(c.offset, metadata_of(c.seen.topic)) for tp, c in todo.items()}

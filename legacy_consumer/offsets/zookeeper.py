@@ -140,7 +140,7 @@ class ZooKeeperOffsetStore:
         """
         order = sorted(partitions)
         stats = self._store.exists_many([self._owner_path(tp) for tp in order])
-        self._check_session(session_id)
+        self.check_session(session_id)
         return {tp for tp, stat in zip(order, stats, strict=True) if stat is None or stat.ephemeral_owner != session_id}
 
     def close(self) -> None:
@@ -164,8 +164,11 @@ class ZooKeeperOffsetStore:
         msg = f"{guard[0].path} is gone: this member is not registered any more"
         raise SessionExpiredError(msg) from error
 
-    def _check_session(self, session_id: int | None) -> None:
-        """For use behind reads, which any session answers: other parts of the commit may be another member's by now."""
+    def check_session(self, session_id: int | None) -> None:
+        """For use behind reads, which any session answers: other parts of the commit may be another member's by now.
+
+        Sends no request. Raises: SessionExpiredError.
+        """
         if session_id is not None and self._store.session_id != session_id:
             msg = f"session 0x{session_id:x} is over: what was committed in it may have another owner"
             raise SessionExpiredError(msg)
@@ -183,7 +186,7 @@ class ZooKeeperOffsetStore:
         # each round takes at least one partition out, learns that a write was ours, or finds or makes a folder
         for _ in range(5 * len(todo) + 5):
             if not todo:
-                self._check_session(session_id)
+                self.check_session(session_id)
                 return
             order = list(todo)
             ops: list[Op] = [*guard, *(no_owner.ops(order) if no_owner else self._checks(order) if guard else ())]

@@ -69,7 +69,7 @@ class KeepingListener:
 class DirectCalls:
     """In place of member.listener_calls.ListenerCalls: on the caller's thread, for a world has no other."""
 
-    is_late = False
+    is_late = is_over = False
     give_up_at = 0.0
 
     def __init__(self, listener):

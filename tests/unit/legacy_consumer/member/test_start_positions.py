@@ -541,6 +541,66 @@ def test_a_commit_of_what_is_consumed_leaves_out_what_is_lost_while_a_hook_is_to
     assert [cluster.committed(tp) for tp in TPS] == [4, None if P1 in lost else 10]
 
 
+class ToldOfLosses(Listener):
+    """Notes the committed offset of P0 while it is told that P0 is lost: at first, and when the test lets it go on."""
+
+    def __init__(self, cluster):
+        super().__init__()
+        self.cluster, self.may_go_on, self.seen = cluster, threading.Event(), []
+
+    def on_partitions_lost(self, partitions):
+        self.seen.append(self.cluster.committed(P0))
+        assert self.may_go_on.wait(60)
+        self.seen.append(self.cluster.committed(P0))
+
+
+def test_a_hook_is_told_of_lost_partitions_when_the_commit_that_is_under_way_has_ended(cluster, monkeypatch):
+    """A commit that had looked at the progress before the loss was written while the hook was inside."""
+    listener = ToldOfLosses(cluster)
+    connector, stream = cluster.join(listener, audit_interval_ms=100)
+    take(stream, 16)
+    sending, may_send = threading.Event(), threading.Event()
+    write, delivery = connector._store.multi, connector._membership.delivery
+
+    def hold(ops, **how):
+        if threading.current_thread() is committing:
+            sending.set()
+            assert may_send.wait(60)
+        return write(ops, **how)
+
+    def commit():
+        with contextlib.suppress(OffsetsNotCommittedError):
+            connector.commit_offsets({P0: 9})
+        listener.may_go_on.set()
+
+    monkeypatch.setattr(connector._store, "multi", hold)
+    committing = threading.Thread(target=commit)
+    committing.start()
+    assert sending.wait(60)
+    owner = CreateOp(cluster.owner_path(P0), b"another-0", ephemeral=True)
+    cluster.admin.multi([DeleteOp(cluster.owner_path(P0)), owner])
+    # the listener's thread is inside the hook, or waits for the commit
+    eventually(lambda: delivery.committer.lost and (listener.seen or delivery._calls._running is not None))
+    may_send.set()
+    committing.join(60)
+    eventually(lambda: len(listener.seen) == 2)
+    assert listener.seen == [9, 9]
+
+
+def test_a_hook_that_waits_for_a_commit_is_not_called_after_a_shutdown(cluster, monkeypatch):
+    listener = ToldOfLosses(cluster)
+    listener.may_go_on.set()
+    connector, stream = cluster.join(listener, audit_interval_ms=100, drain_timeout_ms=60_000)
+    take(stream, 16)
+    committer, calls = connector._membership.delivery.committer, connector._membership.delivery._calls
+    with committer.lock:
+        cluster.admin.delete(cluster.owner_path(P0))
+        eventually(lambda: committer.lost and calls._running is not None)
+        connector.shutdown(0)
+    calls._thread.join(60)
+    assert listener.seen == []
+
+
 def test_partitions_of_a_deleted_topic_are_lost(cluster):
     listener = Losing()
     connector, _ = cluster.join(listener)

@@ -97,6 +97,17 @@ def test_nothing_is_written_to_kafka_once_the_session_has_ended_in_the_midst_of_
         assert next(requests) <= request_number, "it needed fewer requests"
 
 
+@pytest.mark.parametrize("kind", ["kafka", "dual"])
+def test_nothing_is_written_to_kafka_once_the_session_has_ended_while_the_coordinator_was_asked(rig, kind):
+    store = getattr(rig, kind)
+    seen = rig.commit(store, {P0: 7, P1: 5}).committed
+    session = rig.zk.session_id
+    rig.channel.before_read = lambda: rig.server.expire(session)
+    result = rig.commit(store, {P0: 8, P1: 6}, seen)
+    assert isinstance(result.failure, SessionExpiredError)
+    assert rig.channel.writes == [{P0: 7, P1: 5}]
+
+
 # Kafka alone
 
 
