@@ -19,6 +19,7 @@ from legacy_consumer.member.consumer_id import make_consumer_id
 from legacy_consumer.member.counters import ConnectorCounters
 from legacy_consumer.member.hand_source import this_thread
 from legacy_consumer.member.joining_checks import JoiningChecks, classic_strategy
+from legacy_consumer.member.listener_calls import BoundedCall
 from legacy_consumer.member.resets import ResetFollower, answer_path
 from legacy_consumer.member.stream import GatedStream
 from legacy_consumer.member.stream_delivery import DeliverySettings, StreamDelivery
@@ -51,6 +52,8 @@ StreamKey = tuple[str | None, int]
 
 _REBALANCE_MARGIN_MS = 5000
 """The time beyond drain.timeout.ms for which a led group waits for a member to join again."""
+_HASTE_S = 1.0
+"""The bound of the last commit of a shutdown that Ctrl-C cuts short."""
 _LOOK_AGAIN_S = 0.2
 """The interval at which wait_until() checks facts outside the coordinator: held partitions, brokers, led groups."""
 
@@ -266,7 +269,8 @@ class Membership:
     def _commit_in_haste(self) -> None:
         if self._config.auto_commit_enable and self._lease.holds():
             try:
-                self.delivery.commit()
+                # not on this thread: it may wait for another commit, and for ZooKeeper
+                BoundedCall(self.delivery.commit, f"{self.consumer_id}-last-commit").wait(_HASTE_S)
             except Exception as error:  # noqa: BLE001 - it must not hide the interrupt
                 logger.warning("%s: ends without a last commit: %s", self.consumer_id, error)
 

@@ -20,6 +20,7 @@ from tests.support.interrupting import interrupt
 from tests.support.waiting import eventually
 from zk_layout import running_threads
 from zk_layout.codecs import encode_topic
+from zk_layout.errors import ConnectionLostError
 from zk_layout.memory_store import MemoryStore, MemoryZooKeeper
 from zk_layout.model import TopicAssignment, TopicPartition
 from zk_layout.running_threads import is_running
@@ -191,6 +192,24 @@ def test_a_shutdown_that_ctrl_c_cuts_short_commits_what_is_done(auto_commit, com
     done.set()
     holder.join(60)
     member.connector.shutdown()
+
+
+def test_a_shutdown_that_ctrl_c_cuts_short_waits_for_no_commit_that_zookeeper_does_not_answer(monkeypatch):
+    """The coordinator's last commit stood still, and the one in haste waited for it before the store was closed."""
+    member = Member(auto_commit_interval_ms=3_600_000)
+    stream = member.join()
+    assert [next(stream).offset() for _ in range(2)] == [0, 1]
+    closed, ended = threading.Event(), []
+    member.connector.at_shutdown(closed.set)
+
+    def answer_nothing(ops, **how):
+        ended.append(closed.wait(20))
+        raise ConnectionLostError("the store was closed")
+
+    monkeypatch.setattr(member.store, "multi", answer_nothing)
+    interrupt(member.connector.shutdown)
+    assert eventually(lambda: member.connector.status.phase is Phase.CLOSED)
+    assert set(ended) == {True}, "the end of the store ended each request"
 
 
 def test_a_shutdown_that_ctrl_c_cuts_short_leaves_no_coordinator_that_waits_for_a_closed_store():
