@@ -12,7 +12,6 @@ needs unfenced=True.
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
@@ -47,7 +46,7 @@ class CommitSettings:
 
 
 class Committer:
-    """The commits of one member, one at a time; from any thread.
+    """The commits of one member, one at a time, also with those of an earlier membership; from any thread.
 
     streams: all streams of the member. adopt: moves partitions to offsets that another client committed. on_unowned:
     called when a commit finds that a partition of the member has no owner znode.
@@ -71,8 +70,7 @@ class Committer:
         self._session_id = session_id
         self._adopt = adopt
         self._on_unowned = on_unowned
-        self.lock = threading.Lock()
-        """Held from the look at the progress until the commit is noted, and while partitions begin or are reset."""
+        self.lock = progress.committing
         self.beginning: frozenset[TopicPartition] = frozenset()
         """Partitions that are claimed, while the user's code is asked where they begin: it may commit them by name."""
         self.lost: frozenset[TopicPartition] = frozenset()

@@ -73,6 +73,11 @@ class Progress:
     """The partitions of one member."""
 
     def __init__(self) -> None:
+        self.committing = threading.Lock()
+        """Held from the look at the progress until the commit is noted, and while partitions begin or are reset.
+
+        All memberships of a connector share it: a commit of the last one may still be under way.
+        """
         self._lock = threading.Lock()
         self._partitions: dict[TopicPartition, PartitionProgress] = {}
         self._epoch = 0

@@ -99,6 +99,63 @@ def test_the_same_topic_goes_on_behind_what_was_committed(cluster):
     assert sorted(read) == [("t", n) for n in (7, 8, 9, 9)] + sorted([("u", n) for n in range(10)] * 2)
 
 
+class AskedLock:
+    """Tells when a thread asks for the lock."""
+
+    def __init__(self, lock, tell):
+        self._lock, self._tell = lock, tell
+
+    def __enter__(self):
+        self._tell()
+        self._lock.acquire()
+
+    def __exit__(self, *_):
+        self._lock.release()
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [
+        pytest.param({"consumer_id": "me"}, id="ZooKeeper, under the same id"),
+        pytest.param({"offsets_storage": "kafka", "dual_commit_enabled": False}, id="Kafka"),
+    ],
+)
+def test_a_connector_that_joins_again_begins_behind_a_commit_that_is_under_way(cluster, properties):
+    """It began before that commit, which was told as done, and its own next commit moved the group back."""
+    connector, stream = cluster.join(auto_commit_enable=False, **properties)
+    take(stream, 20)
+    sending, may_send, store = threading.Event(), threading.Event(), connector._store
+
+    def hold():
+        if threading.current_thread() is committing:
+            sending.set()
+            assert may_send.wait(60)
+
+    def join():
+        streams.extend(connector.create_message_streams({"t": 1})["t"])
+        may_send.set()
+
+    if "offsets_storage" in properties:
+        # behind the check in ZooKeeper, which a member that has left does not pass
+        cluster.group_offsets.before_read = hold
+    else:
+        store.multi = lambda ops, _write=store.multi, **how: (hold(), _write(ops, **how))[1]
+    committing = threading.Thread(target=lambda: connector.commit_offsets({T0: 6}))
+    committing.start()
+    assert sending.wait(60)
+    connector._progress.committing = AskedLock(connector._progress.committing, may_send.set)
+    connector.unsubscribe()
+    streams = []
+    joining = threading.Thread(target=join)
+    joining.start()
+    for thread in (committing, joining):
+        thread.join(60)
+    assert connector.position(T0) == 6
+    assert take(streams[0], 14)
+    connector.commit_offsets()
+    assert connector.committed([T0])[T0] >= 6
+
+
 def test_without_streams_and_twice_it_does_nothing(cluster):
     connector = cluster.connector()
     connector.unsubscribe()
