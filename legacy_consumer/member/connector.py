@@ -463,7 +463,7 @@ class ConsumerConnector:
                 return  # another thread has unsubscribed as well
             if membership.has_left_in_order():
                 following = self._new_membership(membership.counters())
-                following.delivery.listener = membership.delivery.listener
+                following.delivery.keep_listener_of(membership.delivery)
                 with self._lock:
                     self._check_open()
                     self._membership = following

@@ -32,12 +32,14 @@ Result = TypeVar("Result")
 class ListenerCalls:
     """Calls one listener's hooks on a thread of their own, from the first hook until end(). One thread uses call().
 
+    after: the calls of the same listener in an earlier membership: its last hook may still run.
     The thread stays between two hooks, because from Python 3.12 on no thread can be started in an atexit handler.
     """
 
-    def __init__(self, consumer_id: str, listener: RebalanceListener) -> None:
+    def __init__(self, consumer_id: str, listener: RebalanceListener, after: ListenerCalls | None = None) -> None:
         self._consumer_id = consumer_id
-        self._listener = listener
+        self.listener = listener
+        self._after = after
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
         self._waiting: deque[tuple[Hook, Flag]] = deque()
@@ -125,7 +127,15 @@ class ListenerCalls:
         if running is not None:
             running.set()
 
+    def join(self) -> None:
+        """Wait for the return of the last hook, after end()."""
+        if self._thread is not None:
+            self._thread.join()
+
     def _run(self) -> None:
+        if self._after is not None:
+            self._after.join()
+            self._after = None
         while True:
             with self._lock:
                 if not self._waiting:
@@ -137,7 +147,7 @@ class ListenerCalls:
                 hook, self._running = self._waiting.popleft()
                 done = self._running
             try:
-                hook(self._listener)
+                hook(self.listener)
             except BaseException:
                 # a user's defect must not stop the group's rebalance
                 with self._lock:

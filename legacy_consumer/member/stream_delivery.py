@@ -93,6 +93,8 @@ class StreamDelivery:
         self._log_offsets = log_offsets
         self._streams = streams
         self._calls: ListenerCalls | None = None
+        self._earlier: ListenerCalls | None = None
+        """The calls of an earlier membership: if the listener is the same, its hooks go on behind them."""
         self._close_by = float("inf")
         self._buried: set[str] = set()
         self._running: dict[TopicPartition, GatedStream] = {}
@@ -281,6 +283,13 @@ class StreamDelivery:
         if self._calls is not None:
             self._calls.end()
 
+    def keep_listener_of(self, earlier: StreamDelivery) -> None:
+        """Go on with the listener of an earlier membership, behind a hook of it that has not returned."""
+        self.listener = earlier.listener
+        calls = earlier._calls or earlier._earlier
+        # a hook that unsubscribes may join again, which calls hooks inside it
+        self._earlier = None if calls is None or calls.is_on_this_thread() else calls
+
     @property
     def listener_errors(self) -> int:
         """The number of the listener's hooks that raised or did not return in time."""
@@ -410,7 +419,9 @@ class StreamDelivery:
     def _listener_calls(self) -> ListenerCalls:
         if self._calls is None:
             assert self.listener is not None
-            self._calls = ListenerCalls(self._settings.consumer_id, self.listener)
+            earlier = self._earlier
+            after = earlier if earlier is not None and earlier.listener is self.listener else None
+            self._calls = ListenerCalls(self._settings.consumer_id, self.listener, after)
         return self._calls
 
     def _patience_s(self) -> float:

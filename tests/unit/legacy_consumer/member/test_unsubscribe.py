@@ -269,6 +269,71 @@ def test_the_listener_stays_unless_another_one_is_set(cluster):
     assert other.told == [("start", {"t"})]
 
 
+class SlowToRelease:
+    """Its first hook about a release does not return before `open`; notes what begins and ends."""
+
+    def __init__(self):
+        self.told, self.open = [], threading.Event()
+
+    def before_releasing_partitions(self, partitions):
+        self.told.append("release")
+        assert self.open.wait(60)
+        self.told.append("released")
+
+    def starting_offsets(self, partitions):
+        self.told.append("starts?")
+        return {}
+
+    def before_starting_fetchers(self, partitions, assignment):
+        self.told.append("start")
+
+
+def test_the_hooks_of_a_listener_that_stays_wait_for_one_that_is_late_when_the_connector_joins_again(cluster):
+    """They were called beside it, by another thread."""
+    listener, other = SlowToRelease(), Listener()
+    connector, _ = cluster.join(listener, drain_timeout_ms=200)
+    connector.unsubscribe()
+    connector.create_message_streams({"u": 1})
+    assert listener.told == ["starts?", "start", "release"]
+    connector.unsubscribe()
+    connector.create_message_streams({"t": 1})
+    assert listener.told == ["starts?", "start", "release"]
+    connector.unsubscribe()
+    connector.set_rebalance_listener(other)
+    connector.create_message_streams({"u": 1})
+    assert other.told == [("start", {"u"})], "another listener does not wait for it"
+    listener.open.set()
+
+
+def test_a_listener_that_stays_hears_of_a_new_membership_when_its_late_hook_has_returned(cluster):
+    listener = SlowToRelease()
+    connector, _ = cluster.join(listener, drain_timeout_ms=200)
+    connector.unsubscribe()
+    connector.create_message_streams({"u": 1})
+    listener.open.set()
+    eventually(lambda: listener.told[-1] == "start" and len(listener.told) > 4)
+    assert listener.told[:5] == ["starts?", "start", "release", "released", "starts?"]
+
+
+def test_a_hook_that_unsubscribes_and_joins_again_does_not_wait_for_itself(cluster):
+    joined = threading.Event()
+
+    class JoinsAgain(Listener):
+        def before_releasing_partitions(self, partitions):
+            super().before_releasing_partitions(partitions)
+            if not joined.is_set():
+                joined.set()
+                connector.unsubscribe(0)
+                connector.create_message_streams({"u": 1})
+                self.told.append("joined")
+
+    listener = JoinsAgain()
+    connector, _ = cluster.join(listener, drain_timeout_ms=60_000)
+    cluster.join()
+    eventually(lambda: "joined" in listener.told)
+    assert listener.told == [("start", {"t"}), ("release", {"t"}), ("start", {"u"}), "joined"]
+
+
 def test_a_listener_that_is_set_beside_joining_hears_of_the_first_share_or_is_refused(cluster):
     for line in itertools.count():
         connector, listener = cluster.connector(), Listener()
