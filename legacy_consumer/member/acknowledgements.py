@@ -52,6 +52,11 @@ class Acknowledgements:
             handed.waiting.add(message.offset())
         return {tp: self._partitions[tp].first for tp in known}
 
+    def forget(self, partitions: Iterable[TopicPartition]) -> None:
+        """Wait for no message of these partitions that was handed out so far."""
+        for tp in partitions:
+            self._partitions.pop(tp, None)
+
     def acknowledge(self, tp: TopicPartition, epoch: int, offset: int) -> bool:
         """Note an acknowledgement; return False if the message was not waiting for one."""
         handed = self._of(tp, epoch)

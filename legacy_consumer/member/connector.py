@@ -238,8 +238,9 @@ class ConsumerConnector:
         Commits, also auto commits, write the offset of the first message that is not acknowledged. Before a release,
         and in shutdown(), the member waits up to drain.timeout.ms for the acknowledgement of the messages handed out.
 
-        Returns: False if the member does not wait for it: it was acknowledged already, was handed out before a seek, or
-        the member no longer owns its partition, and the next owner delivers the message again.
+        Returns: False if the member does not wait for it: it was acknowledged already, was handed out before a seek or
+        before auto.offset.reset moved the position back, or the member no longer owns its partition, and the next owner
+        delivers the message again.
         Raises: TypeError for a value that is no message; ConfigError with another delivery.rule; NotJoinedError.
         """
         check_message(message)

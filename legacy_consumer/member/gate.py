@@ -410,6 +410,17 @@ class Gate:
         placed: bool = False,
     ) -> None:
         epochs = {tp: lives[tp].epoch for tp in offsets if tp in lives}
+        back = [tp for tp, epoch in epochs.items() if self._lies_behind(tp, epoch, offsets[tp])]
+        if back:
+            # in this order: after an exception between two steps nothing of the old log can count for the new one
+            self._progress.note_done(dict.fromkeys(back), epochs)
+            if self._acknowledgements is not None:
+                self._acknowledgements.forget(back)
         if self._acknowledgements is not None:
             offsets = self._acknowledgements.hand_out(messages, offsets, epochs)
         self._progress.note_consumed(offsets, epochs, placed=placed)
+
+    def _lies_behind(self, tp: TopicPartition, epoch: int, offset: int) -> bool:
+        """Return whether the fetcher moved the partition back: its log has become shorter, and is another one there."""
+        known = self._progress.get(tp)
+        return known is not None and known.epoch == epoch and offset < self._next(tp, known, {})

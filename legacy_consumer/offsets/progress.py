@@ -55,7 +55,7 @@ class Commit(NamedTuple):
 class PartitionProgress:
     """consumed: the next offset to read after all consumed messages; None while no position is known.
 
-    done: the offset that the user's code committed by name; None if there is none.
+    done: the offset that the user's code committed by name, since the position was last moved back; None without any.
     """
 
     epoch: int
@@ -162,13 +162,13 @@ class Progress:
             self._counted[tp] = committed.offset
             self._partitions[tp] = PartitionProgress(known.epoch, known.consumed, committed, known.done)
 
-    def note_done(self, offsets: Mapping[TopicPartition, int], epochs: Mapping[TopicPartition, int]) -> None:
-        """Note offsets that the user's code committed by name, independent of the consumed ones."""
+    def note_done(self, offsets: Mapping[TopicPartition, int | None], epochs: Mapping[TopicPartition, int]) -> None:
+        """Note offsets that the user's code committed by name, independent of the consumed ones; None = forget it."""
         with self._lock:
             for tp, offset in offsets.items():
                 self._note_done(tp, offset, epochs.get(tp))
 
-    def _note_done(self, tp: TopicPartition, offset: int, epoch: int | None) -> None:
+    def _note_done(self, tp: TopicPartition, offset: int | None, epoch: int | None) -> None:
         known = self._partitions.get(tp)
         if known is not None and known.epoch == epoch:
             self._partitions[tp] = PartitionProgress(known.epoch, known.consumed, known.committed, offset)

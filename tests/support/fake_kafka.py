@@ -52,11 +52,16 @@ class FakeBatch:
 
 
 class FakeKafka:
-    """Logs that only grow: {partition: number of messages}."""
+    """Logs: {partition: number of messages}."""
 
     def __init__(self):
         self.ends = defaultdict(int)
         self.grown = threading.Condition()
+
+    def truncate(self, tp, end):
+        """A broker that lacks the last messages has become the leader."""
+        with self.grown:
+            self.ends[tp] = end
 
     def produce(self, tp, count=1):
         with self.grown:
@@ -96,6 +101,9 @@ class FakeFetcher:
                     position = which[tp]
                     self._positions[tp] = {EARLIEST: 0, LATEST: self._kafka.ends[tp]}.get(position, position)
         self._tell_of_the_lost()
+        placed = self._place_the_lost()
+        if placed:
+            return FakeBatch([], placed)
         with self._kafka.grown:
             messages = self._fetch(max_messages)
             if not messages and timeout_s > 0:
@@ -112,6 +120,13 @@ class FakeFetcher:
                 raise NoCommittedOffsetError(tp, 0, self._kafka.ends[tp])
             if self._has_told and position > self._kafka.ends[tp] and not self._resets:
                 raise OffsetOutOfRangeError(tp, position, 0, self._kafka.ends[tp])
+
+    def _place_the_lost(self):
+        """A position beyond the end of its log is put to the beginning, as auto.offset.reset=smallest has it."""
+        ends = self._kafka.ends
+        placed = {tp: 0 for tp, position in self._positions.items() if position > ends[tp]} if self._resets else {}
+        self._positions.update(placed)
+        return placed
 
     def _fetch(self, max_messages):
         messages = []

@@ -112,6 +112,26 @@ def test_an_acknowledgement_after_a_seek_or_after_the_partition_has_gone_counts_
     assert not connector.acknowledge(again[1])
 
 
+@pytest.mark.parametrize("is_named", [False, True])
+@pytest.mark.parametrize("done", [0, LENGTH - 1, LENGTH])
+def test_after_a_log_became_shorter_no_commit_passes_a_message_of_it_that_is_not_acknowledged(cluster, done, is_named):
+    """auto.offset.reset puts the position back; what was done in the old log says nothing of the new one."""
+    connector, stream = cluster.join()
+    old = [next(stream) for _ in range(LENGTH)]
+    for message in old[:done]:
+        assert connector.acknowledge(message)
+    connector.commit_offsets({P0: LENGTH} if is_named else None)
+    cluster.kafka.truncate(P0, 4)
+    new = [next(stream) for _ in range(3)]
+    connector.commit_offsets()
+    assert cluster.committed(P0) in (0, None)
+    assert not connector.acknowledge(old[-1])
+    for message in new[:2]:
+        assert connector.acknowledge(message)
+    connector.commit_offsets()
+    assert (cluster.committed(P0), connector.position(P0)) == (2, 3)
+
+
 def test_other_rules_and_arrow_say_that_there_is_nothing_to_acknowledge(cluster):
     connector, stream = cluster.join()
     with pytest.raises(ConfigError, match=r"delivery.rule=acknowledged.*batches\(\)"):

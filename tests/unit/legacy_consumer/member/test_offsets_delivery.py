@@ -211,9 +211,10 @@ def test_a_topic_created_again_before_its_deletion_is_seen_is_read_from_its_begi
     take(stream, 10)
     data = encode_topic(TopicAssignment({0: (0,), 1: (0,)}))
     cluster.admin.multi([DeleteOp("/brokers/topics/t"), CreateOp("/brokers/topics/t", data)])
+    # earlier the stream would find its positions beyond the ends, and begin anew for that
+    eventually(lambda: "was deleted and created again" in caplog.text)
     cluster.kafka.ends.update(dict.fromkeys(TPS, 2))
     assert take(stream, 4) == both(range(2))
-    assert "was deleted and created again" in caplog.text
     assert len(connector.status.owned) == 2
 
 
@@ -229,3 +230,22 @@ def test_offsets_of_a_deleted_topic_are_not_committed_for_the_next_topic_of_that
     connector.commit_offsets()
     connector.shutdown()
     assert cluster.committed() == before
+
+
+@pytest.mark.parametrize("storage", [{}, IN_KAFKA, IN_BOTH])
+@pytest.mark.parametrize("is_named", [False, True])
+def test_after_a_log_became_shorter_commits_go_back_with_the_position(cluster, storage, is_named):
+    """auto.offset.reset=smallest; an offset that the user's code named was one of the old log."""
+    cluster.kafka.produce(TPS[0], 10)
+    connector, stream = cluster.stream(auto_commit_enable=False, **storage)
+    for _ in range(10):
+        next(stream)
+    connector.commit_offsets({TPS[0]: 10} if is_named else None)
+    cluster.kafka.truncate(TPS[0], 4)
+    assert [next(stream).offset() for _ in range(3)] == [0, 1, 2]
+    connector.commit_offsets()
+    assert connector.committed([TPS[0]]) == {TPS[0]: 3}
+    connector.shutdown()
+    cluster.kafka.produce(TPS[0], 20)
+    _, stream = cluster.stream(**storage)
+    assert next(stream).offset() == 3

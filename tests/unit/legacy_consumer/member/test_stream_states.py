@@ -90,6 +90,11 @@ class Model:
         self.next[tp] = self.consumed[tp] = offset
         self.done.pop(tp, None)
 
+    def lose_the_log(self, tp):
+        """Nothing is in hand."""
+        self.ends[tp] = 0
+        self.go_from(tp, 0, self.epochs[tp])
+
     def commit(self, some):
         for tp in self.epochs.keys() & some:
             self.committed[tp] = max(self.consumed[tp], self.done.get(tp, 0))
@@ -117,6 +122,10 @@ class AcknowledgedModel(Model):
         self.waiting.discard((tp, offset, self.epochs.get(tp)))
         self.count()
         return waited
+
+    def lose_the_log(self, tp):
+        super().lose_the_log(tp)
+        self.waiting = {waiting for waiting in self.waiting if waiting[::2] != (tp, self.epochs[tp])}
 
     def count(self):
         for tp, epoch in self.epochs.items():
@@ -409,6 +418,19 @@ class StreamMachine(RuleBasedStateMachine):
     def produce(self, tp, count):
         self.kafka.produce(tp, count)
         self.model.ends[tp] += count
+
+    @rule(tp=partitions, count=sizes)
+    def lose_the_log(self, tp, count):
+        """It begins anew, and the fetcher notices at once: auto.offset.reset=smallest."""
+        model = self.model
+        if tp in model.live - model.paused and model.flows and not model.is_paused:
+            while self.ask(lambda: next(self.stream.batches(100, timeout=0))):
+                pass
+            if model.next[tp]:
+                self.kafka.truncate(tp, 0)
+                model.lose_the_log(tp)
+                self.batch(100)
+            self.produce(tp, count)
 
     def begin(self, tp, *, shut):
         """The owner znode first, then the offset."""
