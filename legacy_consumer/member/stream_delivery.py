@@ -208,6 +208,8 @@ class StreamDelivery:
         """Drop partitions that were lost with the session, without a commit."""
         self.stop(partitions)
         self.committer.lost = lost = frozenset(partitions)
+        # before the hook: a call for what is lost fails as for any partition that this member does not own
+        self._forget(partitions)
         try:
             if self.listener is not None and lost:
                 self._tell_lost(lost, self.committer, self._listener_calls())
@@ -216,7 +218,6 @@ class StreamDelivery:
             with suppress(Exception):
                 logger.exception("%s: could not tell its listener what is lost", self._settings.consumer_id)
         finally:
-            self._forget(partitions)
             self.committer.lost = frozenset()
 
     def tell_nothing_revoked(self) -> None:

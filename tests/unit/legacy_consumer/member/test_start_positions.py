@@ -511,6 +511,39 @@ def test_an_offset_of_a_partition_that_was_lost_to_another_member_is_refused_in_
     )
 
 
+class TriesAllCalls(Listener):
+    """Makes each call that names a partition, of a lost one, and notes which succeed; and what lists partitions."""
+
+    connector = message = None
+
+    def on_partitions_lost(self, partitions):
+        for tp in sorted(partitions):
+            calls = [
+                lambda tp=tp: self.connector.position(tp),
+                lambda tp=tp: self.connector.seek(tp, 3),
+                lambda tp=tp: self.connector.pause([tp]),
+                lambda tp=tp: self.connector.resume([tp]),
+                lambda tp=tp: self.connector.lag([tp]),
+            ]
+            for number, call in enumerate(calls):
+                with contextlib.suppress(NotAssignedError):
+                    call()
+                    self.told.append((tp, number))
+        listed = {*self.connector.progress, *self.connector.lag(), *self.connector.paused()}
+        self.told.append(("lost", self.connector.acknowledge(self.message), listed))
+
+
+def test_no_call_works_for_a_partition_that_is_lost_while_a_hook_is_told(cluster):
+    listener = TriesAllCalls()
+    listener.connector, stream = cluster.join(listener, audit_interval_ms=100, delivery_rule="acknowledged")
+    listener.message = next(message for message in stream if message.partition() == 0)
+    listener.connector.pause(TPS)
+    owner = CreateOp(cluster.owner_path(P0), b"another-0", ephemeral=True)
+    cluster.admin.multi([DeleteOp(cluster.owner_path(P0)), owner])
+    eventually(lambda: len(listener.told) > 1)
+    assert listener.told[1] == ("lost", False, {P1})
+
+
 class CommitsWhatIsConsumed(Listener):
     """Commits what is consumed as partitions go, and notes what was committed."""
 
