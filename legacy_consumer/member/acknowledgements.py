@@ -74,10 +74,10 @@ class Acknowledgements:
             handed.order.popleft()
         return handed.first
 
-    def is_any_waiting(self, tp: TopicPartition, epoch: int) -> bool:
-        """Return whether some message of the partition is not acknowledged."""
+    def is_any_waiting(self, tp: TopicPartition, epoch: int, begin: int) -> bool:
+        """Return whether some message of the partition from this offset on is not acknowledged."""
         handed = self._of(tp, epoch)
-        return handed is not None and bool(handed.waiting)
+        return handed is not None and any(offset >= begin for offset in handed.waiting)
 
     def position(self, tp: TopicPartition, epoch: int) -> int | None:
         """Return the position after the last message handed out; None if there is none."""

@@ -168,6 +168,8 @@ class Committer:
         self._progress.note_done(
             {tp: offsets[tp] for tp in result.committed}, {tp: of.epoch for tp, of in known.items()}
         )
+        for stream in self._streams():
+            stream.note_named(result.committed.keys())
         theirs = {tp: Commit(offsets[tp], seen) for tp, seen in others.items() if tp not in reasons and tp not in owned}
         more = self._write(theirs, consumer_id=None, unfenced=unfenced)
         failure = result.failure or more.failure

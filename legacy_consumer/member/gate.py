@@ -113,7 +113,9 @@ class Gate:
         committed: their stored offsets, if those changed. Returns: the partitions that this stream has.
         """
         with self._lock:
-            return self._restart(positions, committed)
+            moved = self._restart(positions, committed)
+        self._tell_drained()
+        return moved
 
     def _restart(
         self, positions: Mapping[TopicPartition, int], committed: Mapping[TopicPartition, Committed] | None
@@ -131,6 +133,7 @@ class Gate:
         flowing = self._live.keys() & lives.keys()
         self._shut(flowing)
         self._open({tp: lives[tp] for tp in flowing})
+        self._look_for_drained(lives)
         self._end_change()
         return lives.keys()
 
@@ -155,8 +158,15 @@ class Gate:
         return (
             known is not None
             and self._acknowledgements is not None
-            and self._acknowledgements.is_any_waiting(tp, known.epoch)
+            and self._acknowledgements.is_any_waiting(tp, known.epoch, known.done or 0)
         )
+
+    def _look_for_drained(self, partitions: Collection[TopicPartition]) -> None:
+        """Have the coordinator told if a stopped one of these waits for no acknowledgement, or not any more."""
+        if self._acknowledgements is not None:
+            self._is_drained_due |= any(
+                tp not in self._wanted and not self._awaits_acknowledgement(tp) for tp in partitions
+            )
 
     def note_progress(self) -> None:
         """Tell Progress what was consumed so far."""
@@ -186,6 +196,12 @@ class Gate:
             hand = self._ledger.hand
             if hand is not None:
                 self._put_back(hand, hand.shut())
+        self._tell_drained()
+
+    def note_named(self, partitions: Collection[TopicPartition]) -> None:
+        """Wait for no acknowledgement before offsets of these that the user's code has committed by name."""
+        with self._lock:
+            self._look_for_drained(self._lives.keys() & partitions)
         self._tell_drained()
 
     def pause(self, by: Pause) -> None:
@@ -272,7 +288,7 @@ class Gate:
             consumed = self._acknowledgements.consumed(tp, known.epoch)
             if consumed is not None:
                 self._progress.note_consumed({tp: consumed}, {tp: known.epoch})
-            self._is_drained_due |= tp not in self._wanted and not self._awaits_acknowledgement(tp)
+            self._look_for_drained([tp])
         self._acknowledging = None
 
     def _has(self, tp: TopicPartition) -> bool:
@@ -319,6 +335,7 @@ class Gate:
             self._lives.update(self._moved(self._moving))
             self._shut(frozenset(self._lives))
             self._fetch_again(self._wanted - self._paused)
+            self._look_for_drained(self._moving)
             self._end_change()
 
     def _moved(self, moving: Mapping[TopicPartition, Life]) -> Mapping[TopicPartition, Life]:
@@ -416,6 +433,7 @@ class Gate:
             self._progress.note_done(dict.fromkeys(back), epochs)
             if self._acknowledgements is not None:
                 self._acknowledgements.forget(back)
+            self._look_for_drained(back)
         if self._acknowledgements is not None:
             offsets = self._acknowledgements.hand_out(messages, offsets, epochs)
         self._progress.note_consumed(offsets, epochs, placed=placed)

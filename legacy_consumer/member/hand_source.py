@@ -245,6 +245,7 @@ class HandSource(Gate):
                     # also for a partition that was paused meanwhile: the end of its log would be looked up again
                     self._count_consumed(batch.next_offsets, lives, placed=True)
                 self._fetch_what_began(batch.next_offsets, lives)
+            self._tell_drained()
         self._is_poll_open = False
 
     def _fetch_what_began(self, polled: Mapping[TopicPartition, int], lives: Mapping[TopicPartition, Life]) -> None:

@@ -112,6 +112,23 @@ def test_an_acknowledgement_after_a_seek_or_after_the_partition_has_gone_counts_
     assert not connector.acknowledge(again[1])
 
 
+@pytest.mark.parametrize("how", ["by a seek", "by name"])
+def test_a_release_waits_no_longer_when_nothing_is_to_be_acknowledged_any_more(cluster, how):
+    connector, stream = cluster.join()
+    assert len([next(stream) for _ in range(5)]) == 5
+    ending = threading.Thread(target=connector.shutdown)
+    ending.start()
+    eventually(lambda: not stream._stream._wanted)
+    if how == "by a seek":
+        connector.seek(P0, 2)
+    else:
+        connector.commit_offsets({P0: 4})
+        assert ending.is_alive(), "the last one may still be acknowledged"
+        connector.commit_offsets({P0: 5})
+    ending.join(15)
+    assert not ending.is_alive(), "drain.timeout.ms is 20 s"
+
+
 @pytest.mark.parametrize("is_named", [False, True])
 @pytest.mark.parametrize("done", [0, LENGTH - 1, LENGTH])
 def test_after_a_log_became_shorter_no_commit_passes_a_message_of_it_that_is_not_acknowledged(cluster, done, is_named):
