@@ -346,3 +346,24 @@ def test_an_acknowledgement_interrupted_at_any_line_is_done_or_can_be_made_again
         if not strike.struck:
             break
     assert line > 20, "the library's lines were not seen"
+
+
+@pytest.mark.parametrize("acknowledged", [False, True])
+def test_a_move_back_interrupted_at_any_line_leaves_nothing_done_of_the_log_that_became_shorter(acknowledged):
+    """All of it was named, and nothing acknowledged."""
+    tp = TPS[0]
+    for line in itertools.count():
+        rig = Rig(Objects, 9, acknowledged=acknowledged)
+        all_of(rig.stream)
+        rig.progress.note_done({tp: 9}, {tp: rig.progress.get(tp).epoch})
+        rig.kafka.truncate(tp, 4)
+        strike = AtLine(line, interrupt)
+        with contextlib.suppress(KeyboardInterrupt), strike:
+            first = next(rig.stream)
+        if strike.struck:
+            first = next(rig.stream)
+        rig.stream.note_progress()
+        assert rig.progress.get(tp).to_commit <= first.offset() <= 1, f"interrupted at line {line}"
+        if not strike.struck:
+            break
+    assert line > 20, "the library's lines were not seen"
