@@ -1,8 +1,7 @@
 """Offsets in Kafka and in ZooKeeper: offsets.storage=kafka with dual.commit.enabled, for the move between them.
 
-The greater of both counts, as for the JVM. So a rewind in Kafka alone is silently undone, and one in ZooKeeper alone
-does not survive a restart: an operator must set both, or better stop the group first. A greater offset in Kafka alone
-is another client's commit, as one in ZooKeeper is.
+The greater of both counts, as for the JVM. So a rewind in only one of them is silently undone: an operator must set
+both, or better stop the group first.
 
 The JVM commits to Kafka first, then commits to ZooKeeper the offsets that Kafka accepted. Here ZooKeeper comes first,
 and Kafka gets only the offsets that ZooKeeper accepted: the multi there is fenced, so a member that lost its session or
@@ -33,8 +32,6 @@ class DualOffsetStore:
         self._kafka = kafka
         self._behind: set[TopicPartition] = set()
         """Partitions whose greater offset only Kafka has: the next commit writes it to ZooKeeper, as the JVM does."""
-        self._missed: set[TopicPartition] = set()
-        """Partitions of which Kafka did not take the last commit: its offset there says nothing new."""
 
     def wants_unchanged(self, _tp: TopicPartition, _seen: Committed) -> bool:
         """True for Kafka, where offsets would expire; unchanged znodes are not written."""
@@ -76,22 +73,9 @@ class DualOffsetStore:
             # a part of the commit took so long: the next owner may have begun, and reads what ZooKeeper has
             passed = set()
         in_kafka = CommitResult()
-        self._kafka.put(
-            {tp: commits[tp] for tp in sorted(passed)},
-            consumer_id=consumer_id,
-            session_id=session_id,
-            timeout_s=timeout_s,
-            result=in_kafka,
-            behind=self._missed,
-        )
+        going = {tp: commits[tp] for tp in sorted(passed)}
+        self._kafka.put(going, session_id=session_id, timeout_s=timeout_s, result=in_kafka)
         result.refused.update(in_kafka.refused)
-        for tp, theirs in in_kafka.foreign.items():
-            # ZooKeeper took ours; the version is what the next commit is compared with
-            result.foreign[tp] = replace(theirs, version=result.committed.pop(tp).version)
-            self._behind.add(tp)
-        result.unowned |= in_kafka.unowned
-        self._missed.update(passed - in_kafka.foreign.keys())
-        self._missed.difference_update(in_kafka.committed)
         result.failure = result.failure or in_kafka.failure
         return result
 

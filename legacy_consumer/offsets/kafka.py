@@ -139,33 +139,13 @@ class KafkaOffsetStore:
             result.failure = error
             return result
         _remove(todo, result.unowned)
-        self.put(todo, consumer_id=consumer_id, session_id=session_id, timeout_s=timeout_s, result=result)
-        return result
-
-    def put(
-        self,
-        commits: Mapping[TopicPartition, Commit],
-        *,
-        consumer_id: str | None,
-        session_id: int | None,
-        timeout_s: float | None,
-        result: CommitResult,
-        behind: Collection[TopicPartition] | None = None,
-    ) -> None:
-        """Write the offsets of which no other client wrote another one, if the session lives; result gets the outcome.
-
-        ZooKeeper was asked before whose the partitions are. behind: with offsets in both stores, the partitions of
-        which Kafka missed a commit; only an offset beyond the last seen one is another client's then, and none of them.
-        """
-        found = self._look(commits, timeout_s, result)
+        found = self._look(todo, timeout_s, result)
         for tp, now in found.items():
-            seen = commits[tp].seen
-            expected = {seen.offset, seen.outlived, commits[tp].offset}
+            seen = todo[tp].seen
+            expected = {seen.offset, seen.outlived, todo[tp].offset}
             # an expired offset is no reset, and one of our own may have been written without an answer
             own = {*self._unanswered.get(tp, ()), self._written.get(tp)}
             if now.offset is not None and now.offset not in expected and now not in own:
-                if behind is not None and (tp in behind or not _is_beyond(now, seen)):
-                    continue
                 self._written.pop(tp, None)
                 result.foreign[tp] = committed_in_kafka(now, seen.topic)
         if result.foreign and consumer_id is not None:
@@ -174,11 +154,23 @@ class KafkaOffsetStore:
             except Exception as error:  # noqa: BLE001 - as of the ZooKeeper store
                 result.foreign.clear()
                 result.failure = error
-                return
+                return result
             _remove(result.foreign, result.unowned)
             _remove(found, result.unowned)
-        todo = {tp: commits[tp] for tp in found if tp not in result.foreign}
-        self._put(todo, session_id, timeout_s, result)
+        self._put({tp: todo[tp] for tp in found if tp not in result.foreign}, session_id, timeout_s, result)
+        return result
+
+    def put(
+        self,
+        commits: Mapping[TopicPartition, Commit],
+        *,
+        session_id: int | None,
+        timeout_s: float | None,
+        result: CommitResult,
+    ) -> None:
+        """Write these offsets if the session lives; put the failure and the written offsets into result."""
+        found = self._look(commits, timeout_s, result)
+        self._put({tp: commits[tp] for tp in found}, session_id, timeout_s, result)
 
     def _look(
         self, commits: Mapping[TopicPartition, Commit], timeout_s: float | None, result: CommitResult
@@ -282,11 +274,6 @@ def is_marked(found: KafkaOffset) -> bool:
     """Return whether legacy-consumer wrote the offset: newer consumers and JVM members add no topic to theirs."""
     written = written_in_kafka(found.offset, found.metadata)
     return written.topic_id is not None or written.zxid is not None
-
-
-def _is_beyond(now: KafkaOffset, seen: Committed) -> bool:
-    position = committed_in_kafka(now, seen.topic).offset
-    return position is not None and position > max(seen.offset or 0, seen.outlived or 0)
 
 
 def _remove(todo: dict[TopicPartition, Value], partitions: Iterable[TopicPartition]) -> None:

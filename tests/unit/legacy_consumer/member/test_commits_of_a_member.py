@@ -16,7 +16,7 @@ from legacy_consumer.errors import (
     NotJoinedError,
     OffsetsNotCommittedError,
 )
-from legacy_consumer.offsets import CommitResult, KafkaOffset, ZooKeeperOffsetStore
+from legacy_consumer.offsets import CommitResult, ZooKeeperOffsetStore
 from rebalance.coordinator import Coordinator
 from tests.support.member_cluster import MemberCluster, RefusingStore
 from tests.support.waiting import eventually
@@ -364,23 +364,6 @@ def test_a_commit_to_kafka_whose_answer_was_lost_repeats_nothing(cluster, confli
     assert connector.counters.foreign_commits == 0
     got += take(stream, 10)
     assert got == [(0, offset) for offset in range(30)]
-
-
-@pytest.mark.parametrize(("conflict", "position"), [("keep", 6), ("adopt", 100)])
-def test_a_commit_that_another_client_made_in_kafka_alone_is_counted_and_kept_or_adopted(cluster, conflict, position):
-    """With offsets in both stores it was overwritten, and nobody was told."""
-    cluster.produce(200, TPS[0])
-    connector = cluster.connector(offsets_storage="kafka", commit_conflict=conflict, auto_commit_enable=False)
-    stream = stream_of(connector)
-    take(stream, 5)
-    connector.commit_offsets()
-    cluster.group_offsets.kept[TPS[0]] = KafkaOffset(100)
-    take(stream, 1)
-    connector.commit_offsets()
-    connector.commit_offsets()
-    assert connector.counters.foreign_commits == 1
-    assert connector.position(TPS[0]) == position
-    assert cluster.group_offsets.kept[TPS[0]].offset == cluster.committed(TPS[0]) == position
 
 
 # Commits by name

@@ -443,58 +443,6 @@ def test_an_offset_that_stands_is_not_sent_to_kafka_for_a_partition_that_another
     assert rig.in_kafka() == {P0: 20}
 
 
-def test_a_greater_offset_that_another_client_committed_to_kafka_alone_is_told_and_written_over_only_then(rig):
-    """It was overwritten without a word."""
-    seen = rig.commit(rig.dual, {P0: 7, P1: 5}).committed
-    rig.channel.kept[P0] = KafkaOffset(100)
-    result = rig.commit(rig.dual, {P0: 8, P1: 6}, seen)
-    assert {tp: kept.offset for tp, kept in result.foreign.items()} == {P0: 100}
-    assert result.committed.keys() == {P1}
-    assert rig.in_kafka() == {P0: 100, P1: 6}
-    seen = rig.commit(rig.dual, {P0: 8}, result.foreign).committed
-    assert (rig.in_kafka()[P0], rig.in_zookeeper(P0)) == (8, 8)
-    assert rig.commit(rig.dual, {P0: 9}, seen).foreign == {}
-
-
-def test_a_greater_offset_in_kafka_that_a_member_adopts_reaches_zookeeper_by_its_next_commit(rig):
-    seen = rig.commit(rig.dual, {P0: 7}).committed
-    rig.channel.kept[P0] = KafkaOffset(100)
-    adopted = rig.commit(rig.dual, {P0: 7}, seen).foreign
-    assert rig.commit(rig.dual, {P0: 100}, adopted).foreign == {}
-    assert (rig.in_kafka()[P0], rig.in_zookeeper(P0)) == (100, 100)
-
-
-def test_a_smaller_offset_in_kafka_alone_is_brought_up_to_zookeepers(rig):
-    seen = rig.commit(rig.dual, {P0: 7}).committed
-    rig.channel.kept[P0] = KafkaOffset(3)
-    assert rig.commit(rig.dual, {P0: 8}, seen).foreign == {}
-    assert rig.in_kafka() == {P0: 8}
-
-
-@pytest.mark.parametrize("missed", ["refused", "untold"])
-def test_an_offset_of_an_earlier_topic_in_kafka_is_no_other_clients_after_a_commit_that_kafka_missed(rig, missed):
-    rig.zk.create("/consumers/g/offsets/t/0", b"500", make_parents=True)
-    rig.channel.kept[P0] = KafkaOffset(500)
-    rig.recreate_topic()
-    setattr(rig.channel, missed, {P0})
-    seen = rig.dual._zookeeper.read([P0])
-    seen = rig.commit(rig.dual, {P0: 3}, seen).committed
-    rig.channel.mend()
-    assert rig.commit(rig.dual, {P0: 4}, seen).foreign == {}
-    assert (rig.in_kafka(), rig.in_zookeeper(P0)) == ({P0: 4}, 4)
-
-
-def test_a_greater_offset_in_kafka_of_a_partition_that_another_session_owns_by_now_is_left(rig):
-    seen = rig.commit(rig.dual, {P0: 7}).committed
-    rig.channel.kept[P0] = KafkaOffset(20)
-    other = MemoryStore(rig.server)
-    other.start()
-    rig.zk.delete("/consumers/g/owners/t/0")
-    other.create("/consumers/g/owners/t/0", b"g_b-0", ephemeral=True)
-    assert rig.commit(rig.dual, {P0: 8}, seen).unowned == {P0}
-    assert rig.in_kafka() == {P0: 20}
-
-
 def test_without_a_coordinator_zookeeper_has_the_offset_and_the_failure_is_told(rig):
     seen = rig.dual.read([P0])
     rig.channel.down = 10**9
