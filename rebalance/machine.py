@@ -410,6 +410,7 @@ TABLE = (
 
     Row(REGISTERED, (CloseRequested,), Phase.LEAVING, _begin_leaving),
     Row((Phase.LEAVING,), (CloseRequested,), Phase.LEAVING, _hurry),
+    Row((Phase.LEAVING,), (Overtaken,), Phase.LEAVING, _wait_for_news),
     Row((Phase.LEAVING,), (Draining,), Phase.LEAVING, _drain),
     Row((Phase.LEAVING,), (Failed,), Phase.LEAVING, _try_again_to_leave),
     Row((Phase.LEAVING,), (Triggered, Drained, Timer.DRAIN, Timer.BACKOFF, Doubted, Reconnected, Registered),

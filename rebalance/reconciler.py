@@ -154,6 +154,8 @@ class Reconciler:
             # what an ACL hides is given up like the rest; leave() says so if it cannot be released
             with suppress(NotPermittedError):
                 self.audit()
+        if self._is_overtaken(todo):
+            return Overtaken()
         self._bury_deleted_last()
         owned = self._ownership.owned
         if self._is_held_up(owned, final=todo.final):
