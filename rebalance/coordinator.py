@@ -374,7 +374,7 @@ class Coordinator:
         self._ownership.begin_session(session_id)
         is_mine = self._registrar.register(session_id, self._may_be_free)
         if not is_mine and not self._ownership.owned:
-            # whoever has the id now cannot take part in a led group beside what I wrote there under it
+            # the new holder of the id can join a led group only after my znodes there are gone
             self._rest()
             self._ownership.leave()
             return RegistrationBlocked()

@@ -353,7 +353,7 @@ _CANCEL_ALL = tuple(CancelTimer(name) for name in Timer)
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """What must be so for a row to count, in a few words and as a function."""
+    """Decides whether a row counts. words: for the diagram."""
 
     words: str
     holds: Callable[[MemberState, Policy], bool]

@@ -340,7 +340,10 @@ class Ownership:
         return mine
 
     def _mine_at(self, paths: Sequence[str]) -> dict[str, Znode]:
-        """{path: znode} of those that belong to my session: another member may run under the same consumer.id."""
+        """{path: znode} of the paths that exist and belong to my session.
+
+        Another member with the same consumer.id has another session.
+        """
         if not paths:
             return {}
         # the Stat of one that an ACL closes says whose it is, too

@@ -46,7 +46,9 @@ class CommitSettings:
 
 
 class Committer:
-    """The commits of one member, one at a time, also with those of an earlier membership; from any thread.
+    """Commits the offsets of one member. Any thread may call it.
+
+    One commit runs at a time; a commit of an earlier membership of the connector counts too.
 
     streams: all streams of the member. adopt: moves partitions to offsets that another client committed. on_unowned:
     called when a commit finds that a partition of the member has no owner znode.
@@ -73,8 +75,6 @@ class Committer:
         self.lock = progress.committing
         self.beginning: frozenset[TopicPartition] = frozenset()
         """Partitions that are claimed, while the user's code is asked where they begin: it may commit them by name."""
-        self.lost: frozenset[TopicPartition] = frozenset()
-        """Partitions that were lost, while a listener's hook is told: commits that begin now leave them out."""
         self._closing = Flag()
         self._refused: frozenset[TopicPartition] = frozenset()
         self.adopts_foreign_commits = settings.adopt_foreign_commits
@@ -154,7 +154,7 @@ class Committer:
     def _write_given(self, offsets: Mapping[TopicPartition, int], *, unfenced: bool) -> CommitResult:
         by_hand = [tp for tp in offsets if tp.topic in self._settings.topics_by_hand]
         offsets = {tp: offset for tp, offset in offsets.items() if tp not in by_hand}
-        known = {tp: of for tp, of in self._progress.snapshot().items() if tp in offsets and tp not in self.lost}
+        known = {tp: of for tp, of in self._progress.snapshot().items() if tp in offsets}
         not_mine = sorted(offsets.keys() - known.keys())
         others = self.offsets.read(not_mine) if not_mine else {}
         reasons = {
@@ -216,7 +216,7 @@ class Committer:
         commits = {
             tp: commit
             for tp, commit in self._progress.uncommitted(partitions, unchanged=self.offsets.wants_unchanged).items()
-            if tp.topic not in self._settings.topics_by_hand and tp not in self.lost
+            if tp.topic not in self._settings.topics_by_hand
         }
         return self._write(commits, consumer_id=self._settings.consumer_id, timeout_s=timeout_s)
 

@@ -149,7 +149,10 @@ class GatedStream(HandSource):
                 yield hand.as_a_whole(made)
 
     def _lets_through(self, hand: Hand, most: int) -> bool:
-        """Let the calling thread take so many more messages of the hand, or its batch; False if it gets none."""
+        """Allow the calling thread this many more messages of the hand. Returns: False if the hand has none left.
+
+        A batch counts as one.
+        """
         self.check_process()
         if not (self._may_hand_out() and hand.iterator.allow(most)):
             return False

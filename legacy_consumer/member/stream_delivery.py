@@ -207,8 +207,8 @@ class StreamDelivery:
     def drop(self, partitions: Collection[TopicPartition]) -> None:
         """Drop partitions that were lost with the session, without a commit."""
         self.stop(partitions)
-        self.committer.lost = lost = frozenset(partitions)
-        # before the hook: a call for what is lost fails as for any partition that this member does not own
+        lost = frozenset(partitions)
+        # before the hook: calls and commits that begin now leave out what this member does not own any more
         self._forget(partitions)
         try:
             if self.listener is not None and lost:
@@ -217,8 +217,6 @@ class StreamDelivery:
             # they are lost all the same if the system has no thread left for the hook; nor may a logging handler raise
             with suppress(Exception):
                 logger.exception("%s: could not tell its listener what is lost", self._settings.consumer_id)
-        finally:
-            self.committer.lost = frozenset()
 
     def tell_nothing_revoked(self) -> None:
         """Call the listener: a generation begins, and this member gives up nothing for it."""

@@ -23,7 +23,7 @@ ClassicAssignor: TypeAlias = Callable[[GroupSnapshot, Dialect], Assignment]
 
 
 class Strategy(NamedTuple):
-    """What a word stands for.
+    """The meaning of one value of partition.assignment.strategy.
 
     assignor: of a coordinated group. java_class: its name in Java's configuration files, if Java has it. classic: how
     each member of a classic group computes the assignment for itself, if there is such a rule; dialects: the versions

@@ -613,7 +613,7 @@ def test_a_hook_is_told_of_lost_partitions_when_the_commit_that_is_under_way_has
     owner = CreateOp(cluster.owner_path(P0), b"another-0", ephemeral=True)
     cluster.admin.multi([DeleteOp(cluster.owner_path(P0)), owner])
     # the listener's thread is inside the hook, or waits for the commit
-    eventually(lambda: delivery.committer.lost and (listener.seen or delivery._calls._running is not None))
+    eventually(lambda: P0 not in connector.progress and (listener.seen or delivery._calls._running is not None))
     may_send.set()
     committing.join(60)
     eventually(lambda: len(listener.seen) == 2)
@@ -628,7 +628,7 @@ def test_a_hook_that_waits_for_a_commit_is_not_called_after_a_shutdown(cluster, 
     committer, calls = connector._membership.delivery.committer, connector._membership.delivery._calls
     with committer.lock:
         cluster.admin.delete(cluster.owner_path(P0))
-        eventually(lambda: committer.lost and calls._running is not None)
+        eventually(lambda: P0 not in connector.progress and calls._running is not None)
         connector.shutdown(0)
     calls._thread.join(60)
     assert listener.seen == []
