@@ -267,12 +267,7 @@ class User:
         handed_out = world.checker.handed_out(member.name)
         # With offsets in Kafka users name only partitions that the member owns. Before it commits another partition to
         # Kafka, the member only reads whether that has an owner, and the checker sees no transaction.
-        lost = member.delivery.committer.lost
-        named = [
-            tp
-            for tp in handed_out
-            if not world.group_offsets.is_used or (member.progress.get(tp) is not None and tp not in lost)
-        ]
+        named = [tp for tp in handed_out if not world.group_offsets.is_used or member.progress.get(tp) is not None]
         if not named:
             return
         tp = rng.choice(named)
