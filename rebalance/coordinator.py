@@ -122,7 +122,7 @@ class Coordinator:
             ownership,
             delivery,
             patience,
-            self._mailbox.has_watch,
+            self._mailbox.changed,
             self.post,
             led.reads if led is not None else lambda: 0,
         )

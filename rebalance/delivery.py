@@ -52,6 +52,13 @@ class Delivery(Protocol):
         """
         ...
 
+    def disown(self, partitions: Collection[TopicPartition]) -> None:
+        """The topics of these were deleted before their last commit, and perhaps created again before it.
+
+        No member may begin the new topics at what it says.
+        """
+        ...
+
     def pause(self) -> None:
         """Hand out nothing until resume, without forgetting anything."""
         ...

@@ -147,9 +147,15 @@ class GroupReader:
         )
 
     def created(self, topics: Collection[str]) -> dict[str, int | None]:
-        """{topic: the transaction that created it, None if it does not exist}, as they are now."""
+        """{topic: the transaction that created it, None if it does not exist}, as of the last notice()."""
         self._read_partitions(set(topics))
         return {topic: self._topics[topic].created for topic in topics}
+
+    def created_now(self, topics: Collection[str]) -> dict[str, int | None]:
+        """As created, for topics of which a watch has fired that notice() was not told of yet."""
+        for topic in topics:
+            self._topics.pop(topic, None)
+        return self.created(topics)
 
     @property
     def has_hidden(self) -> bool:

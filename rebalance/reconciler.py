@@ -33,6 +33,7 @@ from rebalance.registrar import Registrar
 from rebalance.snapshot import Assignment, GroupSnapshot
 from zk_layout.errors import LegacyConsumerError, NotPermittedError, SessionExpiredError
 from zk_layout.model import ConsumerThreadId, TopicPartition
+from zk_layout.paths import TopicPath
 
 logger = logging.getLogger(__name__)
 
@@ -48,11 +49,11 @@ class Reconciler:
         ownership: Ownership,
         delivery: Delivery,
         patience: Patience,
-        has_news: Callable[[], bool],
+        changed: Callable[[], Collection[str]],
         post: Callable[[Event], None],
         led_reads: Callable[[], int],
     ) -> None:
-        """has_news: whether a watch fired that the reader has not been told of. post: for watches, from any thread.
+        """changed: paths whose watches fired and of which the reader has not been told. post: for watches, any thread.
 
         led_reads: how often this member has read what the leader of its group writes.
         """
@@ -63,7 +64,7 @@ class Reconciler:
         self._ownership = ownership
         self._delivery = delivery
         self._patience = patience
-        self._has_news = has_news
+        self._changed = changed
         self._post = post
         self._led_reads = led_reads
         self._reads_before = 0
@@ -146,7 +147,7 @@ class Reconciler:
         return Overtaken()
 
     def _is_overtaken(self, todo: Rebalance) -> bool:
-        return not todo.last_look and self._has_news()
+        return not todo.last_look and bool(self._changed())
 
     def _give_up(self, todo: Rebalance) -> Event:
         """Stop and end everything, as before leaving; the owner znodes are left to leave()."""
@@ -256,10 +257,25 @@ class Reconciler:
         return bool(in_hand) and not final
 
     def _end(self, going: Collection[TopicPartition]) -> None:
-        self._delivery.end([tp for tp in going if tp in self._begun])
+        ending = [tp for tp in going if tp in self._begun]
+        self._delivery.end(ending)
+        self._disown_commits(ending)
         for tp in going:
             self._begun.pop(tp, None)
         self._stopped.difference_update(going)
+
+    def _disown_commits(self, ended: Collection[TopicPartition]) -> None:
+        """Look once more at topics whose watches have fired by the time of the last commit, which may come after them.
+
+        ZooKeeper tells of a deletion before it answers a later commit.
+        """
+        changed = self._changed()
+        topics = {tp.topic for tp in ended if TopicPath(tp.topic).path in changed}
+        if topics:
+            now = self._reader.created_now(topics)
+            self._delivery.disown(
+                [tp for tp in ended if tp.topic in now and now[tp.topic] != self._created.get(tp.topic)]
+            )
 
     def _begin(self, assignment: Assignment) -> None:
         """Start what is owned and does not flow yet; also what an earlier step claimed and could not start."""

@@ -104,6 +104,35 @@ class Committer:
             # a defect must not prevent the release of partitions
             logger.exception("%s: gives partitions up without a commit", self._settings.consumer_id)
 
+    def disown(self, partitions: Collection[TopicPartition]) -> None:
+        """Commit 0 for partitions of deleted topics that were created again before the last commit.
+
+        That commit would count for the new topic, of which nobody is done with a message. The partitions are forgotten
+        already. Raises: a retriable LegacyConsumerError, after which the caller calls it again.
+        """
+        with self.lock:
+            wrong = {
+                tp: Commit(0, seen)
+                for tp, seen in self.offsets.read(sorted(partitions)).items()
+                if seen.offset and seen.topic is not None and self.offsets.wrote(tp, seen)
+            }
+            if not wrong:
+                return
+            result = self.offsets.commit(wrong, consumer_id=self._settings.consumer_id, session_id=self._session_id())
+        # an offset that another client has written meanwhile is meant for the new topic
+        failed = wrong.keys() - result.committed.keys() - result.foreign.keys() - result.unowned
+        if isinstance(result.failure, LegacyConsumerError) and result.failure.retriable:
+            raise result.failure
+        if failed:
+            why = result.failure or result.refused[min(failed)]
+            logger.error(
+                "%s: committed %d of %s for its earlier topic, which counts for the new one: %s",
+                self._settings.consumer_id,
+                wrong[min(failed)].seen.offset,
+                min(failed),
+                why,
+            )
+
     def finish(self) -> None:
         """Wait for the end of a commit that is under way: it may write partitions that are lost since."""
         with self.lock:

@@ -207,7 +207,7 @@ class StreamDelivery:
     def drop(self, partitions: Collection[TopicPartition]) -> None:
         """Drop partitions that were lost with the session, without a commit."""
         self.stop(partitions)
-        lost = frozenset(partitions)
+        lost = frozenset(tp for tp in partitions if tp in self._running)
         # before the hook: calls and commits that begin now leave out what this member does not own any more
         self._forget(partitions)
         try:
@@ -232,6 +232,12 @@ class StreamDelivery:
         """Drop partitions of a deleted topic, without a commit."""
         self._buried.update(tp.topic for tp in partitions)
         self.drop(partitions)
+        # may raise, and is tried again: the listener is told once
+        self.disown(partitions)
+
+    def disown(self, partitions: Collection[TopicPartition]) -> None:
+        """Commit 0 where a topic was created again before the last commit."""
+        self.committer.disown(partitions)
 
     def adopt(self, foreign: Mapping[TopicPartition, Committed]) -> None:
         """Continue from these offsets; stopped partitions stay stopped, and continue there after go_on."""

@@ -78,6 +78,8 @@ class Life:
     """Whether no offset was committed when it began, or an operator has deleted it since: see begins_at_end."""
     is_placed: bool = False
     """Whether its member knows at which end of the log it begins."""
+    is_of_deleted: bool = False
+    """Whether its topic was deleted and its member may not know that, so that its offsets mean nothing."""
     doubtful: set[int] = field(default_factory=set)
     """Offsets that users committed by name without a good answer: the next commit may write a smaller one."""
     ended: float | None = None
@@ -166,6 +168,13 @@ class Checker:
         """{member: how many there were when ZooKeeper last answered anything, or the coordinator of offsets}."""
         self.kept_at = {}
         """{partition: how many there were when the coordinator last kept an offset of it}."""
+        self.deletions = {}
+        """{topic: how often it was deleted}."""
+        self.gone = set()
+        self.unaware = set()
+        """{(member, topic)}: it was a member when the topic was last deleted, and has claimed nothing of it since."""
+        self.fetched = {}
+        """{(member, partition, offset): after how many deletions}, where topics come and go."""
         self.deliveries = 0
         self.duplicates = 0
         self._history = history
@@ -187,6 +196,8 @@ class Checker:
             "forgotten": self.on_forgotten,
             "no answer": self.on_interrupted,
             "garbled": self.on_garbled,
+            "topic deleted": self.on_topic_deleted,
+            "topic created": self.on_topic_created,
             "produced": self.on_produced,
             "took": self.on_took,
             "acked": self.on_acked,
@@ -333,6 +344,8 @@ class Checker:
         is_unsaid = self._is_by_hand(tp) or begins_at_end or (self.placing.waits_for_users and has_none)
         life = Life(name, session, now, set() if is_unsaid else {self._standing(tp)})
         life.may_begin_at_end = begins_at_end
+        # by what it read before, which it finds out; what it begins now it then begins once more
+        life.is_of_deleted = tp.topic in self.gone or (name, tp.topic) in self.unaware
         self.paused.discard((name, tp))
         if tp in self.owners:
             raise Violation("two owners", f"{tp} by {name} and {self.owners[tp].actor}")
@@ -352,7 +365,15 @@ class Checker:
     def on_owner_deleted(self, now, session, tp, how):
         self._check_careful(session, f"the owner of {tp}")
         life = self.owners.pop(tp)
+        if tp.topic not in self.gone:
+            self.unaware.discard((life.actor, tp.topic))
         life.ended, life.ended_after = now, len(self._history.events)
+        offset, by = self.offsets.get(tp, (0, ""))
+        is_lost = how == "session ended" or session != life.session
+        if life.is_of_deleted and by == life.actor and is_lost:
+            # it had committed its old position for the new topic, and nobody can know that
+            self._ack(tp, range(offset))
+            self.offsets[tp] = (offset, f"{by}, lost")
         if how == "session ended":
             life.how = life.how or how
         elif session != life.session:
@@ -370,12 +391,42 @@ class Checker:
         """Check that a released partition has committed all that its users are done with."""
         if life.actor not in self.actors or not self.settings.auto_commit or life.acked is None or self._is_by_hand(tp):
             return
+        if life.is_of_deleted:
+            return
         if (life.foreign and self._may_adopt) or tp in self.forbidden or self.told_applied:
             return
         committed, by = self.offsets.get(tp, (0, ""))
         is_wanted = committed in self.named.get((life.actor, tp), ())
         if by in ("", life.actor) and committed < life.acked and not is_wanted:
             raise Violation("released uncommitted", f"{life.actor} released {tp} at {committed}, consumed {life.acked}")
+
+    # Topics.
+
+    def on_topic_deleted(self, now, topic):
+        """What its messages and offsets were counts no more."""
+        self.gone.add(topic)
+        self.deletions[topic] = self.deletions.get(topic, 0) + 1
+        self.unaware.update((name, topic) for name in self.actors)
+        self._forget_topic(topic)
+
+    def on_topic_created(self, now, topic):
+        """What was committed while there was none is of the one before."""
+        self.gone.discard(topic)
+        self._forget_topic(topic)
+
+    def _forget_topic(self, topic):
+        for known in (self.ends, self.acked, self.acked_up_to, self.taken, self.offsets):
+            for tp in [tp for tp in known if tp.topic == topic]:
+                del known[tp]
+        for known in (self.unreadable, self.deleted):
+            known.difference_update([tp for tp in known if tp.topic == topic])
+        for (_, tp), life in self.lives.items():
+            if tp.topic == topic:
+                life.is_of_deleted, life.next_offset = True, None
+
+    def note_fetched(self, name, tp, offset):
+        """A fetcher hands a message to its stream."""
+        self.fetched[name, tp, offset] = self.deletions.get(tp.topic, 0)
 
     # Messages.
 
@@ -395,7 +446,7 @@ class Checker:
         if life is None:
             raise Violation("never owned", f"{name} hands out {tp}@{offset}")
         if (name, tp) in self.paused:
-            if actor.blips == life.blips:
+            if actor.blips == life.blips and not life.is_of_deleted:
                 raise Violation("not paused", f"{name} hands out {tp}@{offset}, which its user has paused")
             # begun anew after a release that came to nothing
             self.paused.discard((name, tp))
@@ -408,6 +459,8 @@ class Checker:
                 raise Violation("zombie delivery", told)
             if life.how == "stolen" and late > self.settings.audit_s + AUDIT_SLACK_S:
                 raise Violation("zombie delivery", told)
+        if life.is_of_deleted:
+            return
         expected = life.starts if life.next_offset is None else {life.next_offset}
         if actor.blips != life.blips or self.told_applied:
             # a release that was lost on its way is taken back when it turns out that nothing happened; what somebody
@@ -415,6 +468,9 @@ class Checker:
             expected = expected | life.restarts
         if self.told_applied:
             expected = expected | {self._standing(tp)}
+        if tp.topic in self.deletions and life.next_offset is None:
+            # one that died had committed its old position for the new topic: the log may have ended before that
+            expected = expected | {0}
         life.blips = actor.blips
         life.restarts.clear()
         if self.told_applied:
@@ -443,12 +499,16 @@ class Checker:
         life.is_placed = True
 
     def on_acked(self, now, name, tp, offset, user):
-        self._ack(tp, (offset,))
+        deletions = self.deletions.get(tp.topic, 0)
+        if self.fetched.get((name, tp, offset), deletions) == deletions:
+            self._ack(tp, (offset,))
         actor = self.actors.get(name)
         life = self.lives.get((name, tp)) if actor is not None else None
         if life is not None:
             life.waiting.discard(offset)
         if life is None or life.ended is not None or life.next_offset is None or offset >= life.next_offset:
+            return
+        if life.is_of_deleted:
             return
         done = min(life.waiting, default=life.next_offset) if self.acknowledges else offset + 1
         if user != life.user or actor.blips != life.blips:
@@ -557,6 +617,8 @@ class Checker:
         life, actor = self.lives.get((name, tp)), self.actors[name]
         if life is None or life.ended is not None or life.next_offset is None or actor.blips != life.blips:
             return
+        if life.is_of_deleted:
+            return
         # None: it adopts that an operator has deleted the offset, and no broker has told it the beginning yet
         is_adopting = position is None and life.has_lost_versions
         if not is_adopting and position not in {life.next_offset, self._standing(tp)} | life.foreign:
@@ -600,7 +662,7 @@ class Checker:
         """The owners said that they went on from the new offsets: from here on nothing else is handed out."""
         for tp, offset in written.items():
             life = self.owners.get(tp)
-            if life is None or life.actor not in self.actors or life.reset != offset:
+            if life is None or life.actor not in self.actors or life.reset != offset or life.is_of_deleted:
                 continue
             # what its users were done with before need not be committed any more
             life.reset = life.acked = None
@@ -771,6 +833,8 @@ class Checker:
         # an operator may have written the same, or another one between the two stores
         life = self.lives[name, tp]
         life.doubtful.discard(offset)
+        if life.is_of_deleted:
+            return
         stood = {self.offsets.get(tp, (0, ""))[0], *self.stood_when_checked.get(name, {}).get(tp, ())} | life.foreign
         if life.has_lost_versions:
             # a znode that was deleted and written anew passes a check of the version that the member read
@@ -852,13 +916,15 @@ class Checker:
         return life is not None and life.how == "stolen" and self._history.now - life.ended <= latest
 
     def _check_commit(self, name, tp, offset, before, by, *, is_owners, may_go_back):
+        # a member whose owner znode was deleted has a life, too: it may not know that yet
+        own = self.lives.get((name, tp))
+        if own is not None and own.is_of_deleted:
+            return
         life = self.owners.get(tp)
         is_unseen = is_owners and life.unadopted not in (None, offset) and not life.has_lost_versions
         # a commit that is carried out late was decided before
         if self.settings.adopt and is_unseen and not may_go_back:
             raise Violation("overwritten", f"{name} commits {offset} of {tp} over {by}'s {before}, unseen")
-        # a member whose owner znode was deleted has a life, too: it may not know that yet
-        own = self.lives.get((name, tp))
         is_wanted = may_go_back or offset in self.named.get((name, tp), ())
         if own is not None:
             is_wanted |= (own.sought is not None and offset >= own.sought) or before in own.doubtful

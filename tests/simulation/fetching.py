@@ -62,8 +62,12 @@ class SimulatedFetcher(FakeFetcher):
                     self._positions[tp] = which[tp] if which[tp] in (LATEST, NO_POSITION) else max(which[tp], 0)
         self._tell_of_the_lost()
         self._world.brokers.fail(self._name)
-        found = self._find_ends()
+        # of a topic that was created again
+        placed = self._place_the_lost() if self._world.topics.come_and_go else {}
+        found = {**self._find_ends(), **placed}
         messages = [] if found else self._fetch(max_messages)
+        for message in messages if self._world.topics.come_and_go else ():
+            self._world.checker.note_fetched(self._name, message.tp, message.number)
         if not (messages or found):
             self._clock.waited += timeout_s
         self._meanwhile(self.before_poll_returns)

@@ -266,8 +266,10 @@ class User:
         member, world = self.member, self.member.world
         handed_out = world.checker.handed_out(member.name)
         # With offsets in Kafka users name only partitions that the member owns. Before it commits another partition to
-        # Kafka, the member only reads whether that has an owner, and the checker sees no transaction.
-        named = [tp for tp in handed_out if not world.group_offsets.is_used or member.progress.get(tp) is not None]
+        # Kafka, the member only reads whether that has an owner, and the checker sees no transaction. Of a topic that
+        # was created again, they have seen nothing.
+        only_owned = world.group_offsets.is_used or world.topics.come_and_go
+        named = [tp for tp in handed_out if not only_owned or member.progress.get(tp) is not None]
         if not named:
             return
         tp = rng.choice(named)

@@ -30,6 +30,7 @@ from tests.simulation.offsets_in_kafka import GroupCoordinator, use_kafka
 from tests.simulation.others import Others
 from tests.simulation.settings import draw_settings
 from tests.simulation.timing import TIMEOUT_S, Timing
+from tests.simulation.topics import Topics
 from tests.simulation.users import Trouble, nobody_struck
 from tests.simulation.zookeeper import (
     GROUP,
@@ -130,6 +131,10 @@ class World:
         may_begin_at_end = not (settings.jvm_members or self.group_offsets.is_used or self.placing.waits_for_users)
         self.brokers = Brokers(self, may_begin_at_end=may_begin_at_end)
         self.checker.begins_at_end = self.brokers.begins_at_end
+        may_have_others = settings.jvm_members or self.group_offsets.is_used or self.placing.topics
+        # a topic that an ACL hides may be a new one, and no member knows
+        may_hide = self.denials.are_possible or self.placing.waits_for_users or self.brokers.begins_at_end
+        self.topics = Topics(self, may_be=not (may_have_others or may_hide))
         self.hooks = Hooks(seed)
         self._steering = random.Random(f"steering {seed}")
         self._steers = self._steering.random() < 0.4
@@ -163,7 +168,7 @@ class World:
             # so that a claim takes several requests
             self.server.max_multi_bytes = 800
         for topic in self.partitions:
-            self._write_topic(topic)
+            self.write_topic(topic)
         self.group_offsets.have_read_before()
         self._actions = [
             *self.others.actions(),
@@ -205,6 +210,7 @@ class World:
         self.record("faults end")
         self.group_offsets.carry_out_late(all_of_them=True)
         self.others.leave()
+        self.topics.create_all()
         self.ending.heal_everything()
         for member in self.members:
             member.resume_all()
@@ -219,6 +225,7 @@ class World:
         self.denials.act()
         self.commands.act()
         self.led_stranger.act()
+        self.topics.act()
         self.group_offsets.carry_out_late()
         chosen = bisect(self._weights, self.rng.random() * self._weights[-1])
         self._actions[chosen][1]()
@@ -458,8 +465,13 @@ class World:
     def _produce(self):
         topic = self.one_of(sorted(self.partitions))
         tp = TopicPartition(topic, int(self.rng.random() * self.partitions[topic]))
-        self.kafka.ends[tp] += self.rng.randint(1, 3)
-        self.record("produced", tp, self.kafka.ends[tp])
+        self.produce(tp, self.rng.randint(1, 3))
+
+    def produce(self, tp, count):
+        """So many messages more, if the topic exists."""
+        if tp.topic not in self.topics.gone:
+            self.kafka.ends[tp] += count
+            self.record("produced", tp, self.kafka.ends[tp])
 
     def _leave(self):
         member = self.one_of(self.members)
@@ -513,9 +525,12 @@ class World:
         if self.partitions[topic] < 6:
             self.partitions[topic] += 1
             self.record("partitions", topic, self.partitions[topic])
-            self._write_topic(topic)
+            self.write_topic(topic)
 
-    def _write_topic(self, topic):
+    def write_topic(self, topic):
+        """With as many partitions as it has by now, if it exists."""
+        if topic in self.topics.gone:
+            return
         path = f"/brokers/topics/{topic}"
         data = encode_topic(TopicAssignment(dict.fromkeys(range(self.partitions[topic]), (0,))))
         if self.admin.exists(path) is None:
@@ -556,13 +571,12 @@ class World:
             forbidden.add(path)
 
     def _forbids_to_lead(self, session, path):
-        """While there is another member."""
+        """While there is another member; one that waits for the same id cannot lead."""
         name = self.checker.owner_of_session.get(session)
-        return (
-            name == self._may_not_lead
-            and path in (round_path(GROUP), generation_path(GROUP))
-            and any(member.name != name and not member.ending for member in self.members)
-        )
+        if name != self._may_not_lead or path not in (round_path(GROUP), generation_path(GROUP)):
+            return False
+        ids = {member.consumer_id for member in self.members if member.name == name}
+        return any(member.consumer_id not in ids and not member.ending for member in self.members)
 
     def _steal(self):
         tp = self.one_of(sorted(self.checker.owners))

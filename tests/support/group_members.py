@@ -72,6 +72,9 @@ class RecordingDelivery:
         self.log.append(("bury", tuple(sorted(partitions))))
         self.flowing -= set(partitions)
 
+    def disown(self, partitions):
+        self.log.append(("disown", tuple(sorted(partitions))))
+
     def pause(self):
         self.paused = True
 

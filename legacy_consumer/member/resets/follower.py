@@ -185,6 +185,10 @@ class ResetFollower:
         self._delivery.bury(partitions)
         self._forget(partitions)
 
+    def disown(self, partitions: Collection[TopicPartition]) -> None:
+        """As the delivery."""
+        self._delivery.disown(partitions)
+
     def pause(self) -> None:
         """As the delivery."""
         self._delivery.pause()

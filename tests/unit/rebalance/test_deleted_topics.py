@@ -2,7 +2,10 @@
 
 import logging
 
-from tests.support.group_members import GROUP, Group
+import pytest
+
+from rebalance.events import CloseRequested
+from tests.support.group_members import GROUP, Group, RecordingDelivery
 from zk_layout.codecs import encode_registration, encode_topic
 from zk_layout.memory_store import MemoryStore
 from zk_layout.model import ConsumerRegistration, SubscriptionPattern, TopicAssignment, TopicPartition
@@ -104,3 +107,51 @@ def test_a_break_of_the_connection_in_which_a_topic_was_replaced_is_no_hiding_pl
     group.settle()
     assert ("bury", (T0, T1)) in member.delivery.log
     assert member.owned == [T0, T1, U0]
+
+
+class ReplacingDelivery(RecordingDelivery):
+    """As partitions end, their topic is replaced before the request of the last commit arrives."""
+
+    def __init__(self, group, store):
+        super().__init__()
+        self._group = group
+        self._store = store
+        self.owners_at_disown = None
+
+    def end(self, partitions):
+        super().end(partitions)
+        if partitions and self.owners_at_disown is None:
+            data = encode_topic(TopicAssignment({0: (0,), 1: (0,)}))
+            self._group.admin.multi([DeleteOp("/brokers/topics/t"), CreateOp("/brokers/topics/t", data)])
+            self._store.exists("/consumers")
+
+    def disown(self, partitions):
+        super().disown(partitions)
+        self.owners_at_disown = self._group.owners("t")
+
+
+@pytest.mark.parametrize("reason", ["leaves", "leaves in haste", "another member joins"])
+def test_a_last_commit_just_after_its_topic_was_replaced_is_disowned_before_the_release(reason):
+    group = Group({"t": 2, "u": 1})
+    member = consumed(group)
+    delivery = ReplacingDelivery(group, member.store)
+    member.delivery = member.coordinator._delivery = member.coordinator._reconciler._delivery = delivery
+    before = group.owners("t")
+    if reason == "another member joins":
+        group.join("b", {"t": 1})
+        ended = (T1,)
+    else:
+        member.coordinator.post(CloseRequested(0 if reason == "leaves in haste" else 5000))
+        ended = (T0, T1)
+    group.settle()
+    assert ("disown", ended) in delivery.log
+    assert delivery.owners_at_disown == before
+
+
+def test_a_last_commit_of_a_topic_that_only_got_partitions_stands():
+    group = Group({"t": 2, "u": 1})
+    member = consumed(group)
+    group.join("b", {"t": 1})
+    group.add_partitions("t", 3)
+    group.settle()
+    assert [what for what, _ in member.delivery.log if what == "disown"] == []

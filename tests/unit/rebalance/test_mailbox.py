@@ -67,7 +67,7 @@ def test_what_is_posted_while_much_waits_is_compared_with_its_equals_alone():
     assert mailbox.take() == []
 
 
-@pytest.mark.parametrize("call", ["post", "take", "has_watch"])
+@pytest.mark.parametrize("call", ["post", "take", "changed"])
 def test_a_finaliser_that_posts_while_its_thread_holds_the_mailbox_stops_nobody_and_is_heard(call):
     """The garbage collector runs finalisers at any line: here at the first comparison inside the call."""
     mailbox = Mailbox(SystemClock())
@@ -83,7 +83,7 @@ def test_a_finaliser_that_posts_while_its_thread_holds_the_mailbox_stops_nobody_
     before = sys.gettrace()
     sys.settrace(collect)
     try:
-        found = {"post": lambda: mailbox.post(Expired()), "take": mailbox.take, "has_watch": mailbox.has_watch}[call]()
+        found = {"post": lambda: mailbox.post(Expired()), "take": mailbox.take, "changed": mailbox.changed}[call]()
     finally:
         sys.settrace(before)
     assert left == []

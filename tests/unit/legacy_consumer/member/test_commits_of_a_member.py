@@ -18,10 +18,12 @@ from legacy_consumer.errors import (
 )
 from legacy_consumer.offsets import CommitResult, ZooKeeperOffsetStore
 from rebalance.coordinator import Coordinator
+from rebalance.mailbox import Errand
 from tests.support.member_cluster import MemberCluster, RefusingStore
 from tests.support.waiting import eventually
 from zk_layout.codecs import encode_topic
-from zk_layout.errors import ConnectionLostError
+from zk_layout.errors import ConnectionLostError, NotPermittedError
+from zk_layout.memory_store import Refusal
 from zk_layout.model import TopicAssignment, TopicPartition
 
 TPS = [TopicPartition("t", n) for n in range(4)]
@@ -364,6 +366,101 @@ def test_a_commit_to_kafka_whose_answer_was_lost_repeats_nothing(cluster, confli
     assert connector.counters.foreign_commits == 0
     got += take(stream, 10)
     assert got == [(0, offset) for offset in range(30)]
+
+
+@pytest.mark.parametrize("dual", [False, True])
+def test_a_commit_between_a_topics_new_creation_and_the_news_of_it_skips_no_message(cluster, dual):
+    """The new topic was read from the old one's offset, whose znode was written after the new topic's creation."""
+    storage = "kafka" if dual else "zookeeper"
+    connector = cluster.connector(offsets_storage=storage, dual_commit_enabled=dual, auto_commit_enable=False)
+    stream = stream_of(connector)
+    cluster.produce(9, TPS[0])
+    take(stream, 5)
+    connector.commit_offsets()
+    take(stream, 1)
+    is_held, may_go_on = threading.Event(), threading.Event()
+    connector._membership._post(Errand(lambda: is_held.set() or may_go_on.wait(20)))
+    assert is_held.wait(20)
+    cluster.admin.delete("/brokers/topics/t")
+    cluster.kafka.truncate(TPS[0], 0)
+    cluster.create_topic("t", 4)
+    connector.commit_offsets()
+    assert cluster.committed(TPS[0]) == 6
+    cluster.produce(9, TPS[0])
+    may_go_on.set()
+    eventually(lambda: connector.position(TPS[0]) in (None, 0))
+    assert take(stream, 9) == [(0, offset) for offset in range(9)]
+    connector.commit_offsets()
+    assert cluster.committed(TPS[0]) == 9
+
+
+class Replaced:
+    """A member commits 6 just after its topic was created again; may_learn: when its coordinator may learn of that."""
+
+    def __init__(self, cluster, listener=None):
+        self.cluster = cluster
+        self.connector = cluster.connector(auto_commit_enable=False)
+        if listener is not None:
+            self.connector.set_rebalance_listener(listener)
+        stream = stream_of(self.connector)
+        cluster.produce(9, TPS[0])
+        take(stream, 6)
+        self.may_learn = threading.Event()
+        is_held = threading.Event()
+        self.connector._membership._post(Errand(lambda: is_held.set() or self.may_learn.wait(20)))
+        assert is_held.wait(20)
+        cluster.admin.delete("/brokers/topics/t")
+        cluster.create_topic("t", 4)
+        self.connector.commit_offsets()
+        assert cluster.committed(TPS[0]) == 6
+
+
+def test_what_an_operator_writes_for_a_new_topic_stands_though_a_member_had_committed_its_old_position(cluster):
+    replaced = Replaced(cluster)
+    cluster.write(TPS[0], b"3")
+    replaced.may_learn.set()
+    eventually(lambda: replaced.connector.position(TPS[0]) == 3)
+    assert cluster.committed(TPS[0]) == 3
+
+
+def test_a_lost_request_delays_the_end_of_a_commit_for_a_new_topic_and_the_listener_is_told_once(cluster):
+    lost = []
+
+    class Listener:
+        def on_partitions_lost(self, partitions):
+            lost.append(sorted(partitions))
+
+        def before_starting_fetchers(self, claimed, assignment):
+            pass
+
+        def before_releasing_partitions(self, partitions):
+            pass
+
+    replaced = Replaced(cluster, Listener())
+    refused = []
+
+    def fault(_session, kind):
+        # the first request of two: the one that reads, then the one that writes
+        if lost and len(refused) < 2 and kind == ("multi_read", "multi")[len(refused)]:
+            refused.append(kind)
+            return Refusal(ConnectionLostError("no answer in time"))
+        return None
+
+    cluster.zookeeper.fault = fault
+    replaced.may_learn.set()
+    eventually(lambda: cluster.committed(TPS[0]) == 0)
+    cluster.zookeeper.fault = None
+    eventually(lambda: replaced.connector.position(TPS[0]) == 0)
+    assert (refused, lost) == (["multi_read", "multi"], [TPS])
+
+
+def test_a_refused_end_of_a_commit_for_a_new_topic_is_logged_and_holds_nothing_up(cluster, caplog):
+    replaced = Replaced(cluster)
+    cluster.zookeeper.fault = lambda _session, kind: Refusal(NotPermittedError("/x")) if kind == "multi" else None
+    replaced.may_learn.set()
+    eventually(lambda: "committed 6 of t/0 for its earlier topic, which counts for the new one" in caplog.text)
+    cluster.zookeeper.fault = None
+    eventually(lambda: replaced.connector.position(TPS[0]) == 6)
 
 
 # Commits by name
