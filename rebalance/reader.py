@@ -146,16 +146,16 @@ class GroupReader:
             created={topic: one.created for topic, one in known.items() if one.created is not None},
         )
 
-    def created(self, topics: Collection[str]) -> dict[str, int | None]:
-        """{topic: the transaction that created it, None if it does not exist}, as of the last notice()."""
+    def created(self, topics: Collection[str], changed: Collection[str] = ()) -> dict[str, int | None]:
+        """{topic: the transaction that created it, None if it does not exist}.
+
+        changed: paths whose watches have fired, and of which notice() has not been told.
+        """
+        for topic in topics:
+            if TopicPath(topic).path in changed:
+                self._topics.pop(topic, None)
         self._read_partitions(set(topics))
         return {topic: self._topics[topic].created for topic in topics}
-
-    def created_now(self, topics: Collection[str]) -> dict[str, int | None]:
-        """As created, for topics of which a watch has fired that notice() was not told of yet."""
-        for topic in topics:
-            self._topics.pop(topic, None)
-        return self.created(topics)
 
     @property
     def has_hidden(self) -> bool:

@@ -33,7 +33,6 @@ from rebalance.registrar import Registrar
 from rebalance.snapshot import Assignment, GroupSnapshot
 from zk_layout.errors import LegacyConsumerError, NotPermittedError, SessionExpiredError
 from zk_layout.model import ConsumerThreadId, TopicPartition
-from zk_layout.paths import TopicPath
 
 logger = logging.getLogger(__name__)
 
@@ -72,6 +71,8 @@ class Reconciler:
         self._begun: dict[TopicPartition, ConsumerThreadId] = {}
         self._stopped: set[TopicPartition] = set()
         self._created: dict[str, int | None] = {}
+        self._ended: dict[TopicPartition, int | None] = {}
+        """{partition that is not released yet: what created its topic, as known before its last commit}"""
         self._announced: Assignment | None = None
         self._released = self._claimed = 0
         """How many partitions, since all was settled."""
@@ -111,6 +112,7 @@ class Reconciler:
         if not is_taken:
             # with another member's registration the reader may not have looked at this member's topics
             self._bury_deleted(snapshot.created)
+        self._disown_commits()
         assignment = self._patience.judge(snapshot, self._assign(snapshot))
         # what is assigned to my id is another member's, if another session or no session holds the id
         mine = {} if is_taken else owned_by(assignment, self._consumer_id)
@@ -166,8 +168,8 @@ class Reconciler:
 
     def leave(self) -> bool:
         """Commit in haste what was not given up, then remove the owner znodes and the registration; whether all are."""
+        self._bury_deleted_last()
         if self._begun:
-            self._bury_deleted_last()
             self._delivery.stop(self._begun)
             self._end(list(self._begun))
         return self._ownership.leave()
@@ -177,8 +179,10 @@ class Reconciler:
         gone = list(self._begun if partitions is None else partitions)
         for tp in gone:
             self._begun.pop(tp, None)
+            self._ended.pop(tp, None)
         self._stopped.difference_update(gone)
         if partitions is None:
+            self._ended.clear()
             self._ownership.forget()
             self._released = self._claimed = 0
         # last: whatever it raises, they begin anew when they are claimed again
@@ -212,6 +216,7 @@ class Reconciler:
         # what an ACL hides cannot be known
         with suppress(NotPermittedError):
             self._bury_deleted(self._reader.created({tp.topic for tp in self._begun}))
+            self._disown_commits()
 
     def _bury_deleted(self, now: Mapping[str, int | None]) -> None:
         """Let go of logs that are no more, at once and without a commit, which the topic's next life would inherit.
@@ -259,23 +264,24 @@ class Reconciler:
     def _end(self, going: Collection[TopicPartition]) -> None:
         ending = [tp for tp in going if tp in self._begun]
         self._delivery.end(ending)
-        self._disown_commits(ending)
+        self._ended.update((tp, self._created.get(tp.topic)) for tp in ending)
         for tp in going:
             self._begun.pop(tp, None)
         self._stopped.difference_update(going)
+        self._disown_commits()
 
-    def _disown_commits(self, ended: Collection[TopicPartition]) -> None:
+    def _disown_commits(self) -> None:
         """Look once more at topics whose watches have fired by the time of the last commit, which may come after them.
 
         ZooKeeper tells of a deletion before it answers a later commit.
         """
-        changed = self._changed()
-        topics = {tp.topic for tp in ended if TopicPath(tp.topic).path in changed}
-        if topics:
-            now = self._reader.created_now(topics)
-            self._delivery.disown(
-                [tp for tp in ended if tp.topic in now and now[tp.topic] != self._created.get(tp.topic)]
-            )
+        if not self._ended:
+            return
+        now = self._reader.created({tp.topic for tp in self._ended}, self._changed())
+        wrong = [tp for tp, created in self._ended.items() if now[tp.topic] != created]
+        if wrong:
+            self._delivery.disown(wrong)
+        self._ended.clear()
 
     def _begin(self, assignment: Assignment) -> None:
         """Start what is owned and does not flow yet; also what an earlier step claimed and could not start."""

@@ -7,6 +7,7 @@ import pytest
 from rebalance.events import CloseRequested
 from tests.support.group_members import GROUP, Group, RecordingDelivery
 from zk_layout.codecs import encode_registration, encode_topic
+from zk_layout.errors import ConnectionLostError
 from zk_layout.memory_store import MemoryStore
 from zk_layout.model import ConsumerRegistration, SubscriptionPattern, TopicAssignment, TopicPartition
 from zk_layout.paths import ConsumerIdPath
@@ -117,6 +118,7 @@ class ReplacingDelivery(RecordingDelivery):
         self._group = group
         self._store = store
         self.owners_at_disown = None
+        self.failures = []
 
     def end(self, partitions):
         super().end(partitions)
@@ -126,26 +128,50 @@ class ReplacingDelivery(RecordingDelivery):
             self._store.exists("/consumers")
 
     def disown(self, partitions):
+        if self.failures:
+            raise self.failures.pop()
         super().disown(partitions)
         self.owners_at_disown = self._group.owners("t")
 
 
 @pytest.mark.parametrize("reason", ["leaves", "leaves in haste", "another member joins"])
-def test_a_last_commit_just_after_its_topic_was_replaced_is_disowned_before_the_release(reason):
+@pytest.mark.parametrize("failures", [0, 1])
+def test_a_last_commit_just_after_its_topic_was_replaced_is_disowned_before_the_release(reason, failures):
     group = Group({"t": 2, "u": 1})
     member = consumed(group)
     delivery = ReplacingDelivery(group, member.store)
     member.delivery = member.coordinator._delivery = member.coordinator._reconciler._delivery = delivery
     before = group.owners("t")
+    # in haste there is no second try
+    delivery.failures = [ConnectionLostError("no answer")] * (0 if reason == "leaves in haste" else failures)
     if reason == "another member joins":
         group.join("b", {"t": 1})
         ended = (T1,)
     else:
         member.coordinator.post(CloseRequested(0 if reason == "leaves in haste" else 5000))
         ended = (T0, T1)
-    group.settle()
+    group.pass_time(10)
     assert ("disown", ended) in delivery.log
     assert delivery.owners_at_disown == before
+
+
+def test_a_partition_that_stays_after_its_last_commit_begins_anew_behind_the_disowning():
+    group = Group({"t": 2, "u": 1})
+    member = consumed(group)
+    delivery = ReplacingDelivery(group, member.store)
+    member.delivery = member.coordinator._delivery = member.coordinator._reconciler._delivery = delivery
+    other = group.join("b", {"t": 1})
+    delivery.failures = [ConnectionLostError("no answer")]
+    for _ in range(50):
+        if delivery.failures:
+            other.coordinator.turn()
+            member.coordinator.turn()
+    assert not delivery.failures
+    group.members.remove(other)
+    group.server.expire(other.store.session_id)
+    group.pass_time(10)
+    assert delivery.log[-2:] == [("disown", (T1,)), ("begin", (T0, T1))]
+    assert delivery.flowing == {T0, T1}
 
 
 def test_a_last_commit_of_a_topic_that_only_got_partitions_stands():
