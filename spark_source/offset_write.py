@@ -30,6 +30,7 @@ from spark_source.options import LiveGroups, NullOffsets, OutsideLog, WriteOptio
 from spark_source.zookeeper import connected
 from zk_layout.errors import LegacyConsumerError, ZooKeeperError
 from zk_layout.model import TopicPartition
+from zk_layout.paths import GroupPath
 from zk_layout.store import ZkStore
 
 logger = logging.getLogger(__name__)
@@ -140,6 +141,8 @@ def make_plans(store: ZkStore, wanted: GroupOffsets) -> list[OffsetPlan]:
     topics = {tp.topic for own in wanted.values() for tp in own}
     once = TopicsOnce(store)
     once.lives(topics)
+    there = store.exists_many([GroupPath(group).path for group in groups])
+    is_new = {group for group, stat in zip(groups, there, strict=True) if stat is None}
     standings: dict[str, dict[TopicPartition, Standing]] = {group: {} for group in groups}
     for row in read_group_partitions(store, groups, topics=topics.__contains__, cluster=once):
         standings[row.group][TopicPartition(row.topic, row.partition)] = standing_of(row)
@@ -147,7 +150,14 @@ def make_plans(store: ZkStore, wanted: GroupOffsets) -> list[OffsetPlan]:
     for member in read_members(store, groups):
         members[member.group].append(member)
     return [
-        make_plan(store, group, standings[group], wanted[group], topics=once, members=members[group])
+        make_plan(
+            store,
+            group,
+            None if group in is_new else standings[group],
+            wanted[group],
+            topics=once,
+            members=members[group],
+        )
         for group in groups
     ]
 

@@ -81,7 +81,7 @@ class Commands:
         try:
             standings = read_standings(store, _COPY, topics)
         except LegacyConsumerError:
-            standings = {}
+            standings = None
         write_plan(store, make_plan(store, _COPY, standings, offsets, topics=topics))
         self._backup = offsets
 

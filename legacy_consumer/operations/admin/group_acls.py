@@ -63,12 +63,6 @@ def read_group_acls(store: ZkStore, groups: Collection[str]) -> dict[str, GroupA
     return acls
 
 
-def make_group(store: ZkStore, group: str, acls: GroupAcls) -> None:
-    """The group's folders, as far as they are not there. Raises: ZooKeeperError."""
-    store.ensure_path(GroupPath(group).path, acl=acls.folder)
-    store.ensure_path(OffsetsPath(group).path, acl=acls.offsets)
-
-
 def is_open(acl: AclEntries) -> bool:
     """Return whether anybody may write."""
     return any(entry.lets_everybody_write for entry in acl)

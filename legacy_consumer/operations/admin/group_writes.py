@@ -10,12 +10,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 
-from legacy_consumer.operations.admin.errors import TopicMadeAnewError
+from legacy_consumer.operations.admin.errors import GroupDeletedError, TopicMadeAnewError
 from legacy_consumer.operations.admin.member_fence import ids_back_op, no_members_ops
 from legacy_consumer.operations.admin.offset_fence import written_since
 from legacy_consumer.operations.admin.offset_plans import OffsetPlan
 from legacy_consumer.operations.admin.offset_writes import (
     changes_in_multi,
+    folders_of,
+    missing_folders,
     op_of,
     stands,
     write_plan,
@@ -23,8 +25,8 @@ from legacy_consumer.operations.admin.offset_writes import (
 )
 from legacy_consumer.operations.admin.topic_fence import check_written, topic_checks
 from zk_layout.errors import ConnectionLostError, MultiFailedError
-from zk_layout.paths import ConsumerIdsPath, ConsumersPath, GroupPath, OffsetsPath, TopicOffsetsPath, TopicPath
-from zk_layout.store import CheckOp, CreateOp, Op, ZkStore, multi_size
+from zk_layout.paths import ConsumerIdsPath, TopicPath
+from zk_layout.store import CheckOp, Op, ZkStore, multi_size
 
 logger = logging.getLogger(__name__)
 
@@ -69,25 +71,19 @@ def _size(plan: OffsetPlan) -> int:
     """Upper estimate of what a plan adds to a multi."""
     checks = [CheckOp(TopicPath(topic).path) for topic in plan.creations]
     fence = [*no_members_ops(plan.group, ids_exist=False), ids_back_op(plan.group)]
-    return sum(map(multi_size, [*_folders(plan), *fence, *_ops(plan), *checks]))
+    return sum(map(multi_size, [*folders_of(plan, plan.to_write), *fence, *_ops(plan), *checks]))
 
 
 def _ops(plan: OffsetPlan) -> list[Op]:
     return [op_of(plan.group, change) for change in changes_in_multi(plan)]
 
 
-def _folders(plan: OffsetPlan) -> list[CreateOp]:
-    """The folders of offsets that are new, parents first."""
-    topics = sorted({change.partition.topic for change in plan.to_write if change.before.version is None})
-    above = [ConsumersPath().path, GroupPath(plan.group).path, OffsetsPath(plan.group).path] if topics else []
-    return [CreateOp(path, None) for path in [*above, *(TopicOffsetsPath(plan.group, topic).path for topic in topics)]]
-
-
 def _write_together(store: ZkStore, plans: Sequence[OffsetPlan], *, force: bool) -> bool:
     """Carry out all plans in one multi; False if nothing was written. Raises: ZooKeeperError."""
-    folders = {op.path: op for plan in plans for op in _folders(plan)}
-    there = store.exists_many(list(folders))
-    ops: list[Op] = [op for op, stat in zip(folders.values(), there, strict=True) if stat is None]
+    try:
+        ops = missing_folders(store, [(plan, plan.to_write) for plan in plans])
+    except GroupDeletedError:
+        return False
     ids_back: list[Op] = []
     if not force:
         groups = [plan.group for plan in plans]

@@ -25,21 +25,31 @@ from legacy_consumer.member.resets import (
     request_path,
     standing_reset,
 )
-from legacy_consumer.operations.admin.errors import OffsetsChangedError, ResetRequestError
+from legacy_consumer.operations.admin.errors import GroupDeletedError, OffsetsChangedError, ResetRequestError
 from legacy_consumer.operations.admin.group_members import read_members
 from legacy_consumer.operations.admin.group_snapshots import read_snapshots
 from legacy_consumer.operations.admin.offset_plans import OffsetPlan, Standing, read_standings
 from legacy_consumer.operations.admin.offset_writes import Written, write_plan
 from rebalance.clock import Clock, SystemClock
 from rebalance.group_strategy import owner_id
-from zk_layout.errors import MalformedZnodeError, NodeExistsError, NoNodeError, NotEmptyError
+from zk_layout.errors import (
+    BadVersionError,
+    MalformedZnodeError,
+    MultiFailedError,
+    NodeExistsError,
+    NoNodeError,
+    NotEmptyError,
+    SessionExpiredError,
+)
 from zk_layout.model import TopicPartition
-from zk_layout.paths import OwnerPath
-from zk_layout.store import SetOp, ZkStore
+from zk_layout.paths import GroupPath, OwnerPath
+from zk_layout.store import DeleteOp, SetOp, ZkStore
 
 _LOOK_S = 0.05
 _TRIES = 5
 _SHOWN = 3
+_ENDED = "another reset has just ended; try again"
+_GONE = "the request is gone: the session of this command ended, or somebody deleted the znode; try again"
 _MOVED = "partitions changed their owners meanwhile; try again when `groups describe` shows no more changes"
 
 
@@ -67,14 +77,15 @@ def write_live(
     """Have the owners hold the plan's partitions, write all offsets in one multi, and wait until they went on.
 
     timeout_s: for each of the two waits. before_write: told the plan before each try, for a backup.
-    Raises: ResetRequestError if not all owners hold still in time or another reset is under way, with nothing written;
+    Raises: ResetRequestError if not all owners hold still in time, another reset is under way, or the session of the
+    request ends, with nothing written;
     OffsetsChangedError if they go on committing; others as write_plan.
     """
     clock = clock or SystemClock()
     plan = plan.for_members()
     partitions = frozenset(change.partition for change in plan.to_write)
     request = Request(secrets.token_hex(8), RequestState.PREPARE, partitions)
-    with _requested(store, plan.group, request):
+    with _requested(store, plan.group, request) as session_id:
         waiting = _wait(store, plan.group, request, AnswerState.READY, timeout_s, clock)
         if waiting:
             some = ", ".join(waiting[:_SHOWN]) + (", ..." if len(waiting) > _SHOWN else "")
@@ -91,11 +102,13 @@ def write_live(
             if _missing(store, plan.group, request, AnswerState.READY):
                 raise ResetRequestError(plan.group, _MOVED)
             try:
-                written = write_plan(store, plan, force=True, held=True, also=also, on_progress=on_progress)
+                written = write_plan(store, plan, force=True, held_in=session_id, also=also, on_progress=on_progress)
             except OffsetsChangedError:
                 # what was in a user's hand was committed, or an owner gave its partition up
                 if attempt == _TRIES - 1:
                     raise
+            except (SessionExpiredError, NoNodeError, BadVersionError) as error:
+                raise ResetRequestError(plan.group, _GONE) from error
             else:
                 break
         unanswered = _wait(store, plan.group, request, AnswerState.DONE, timeout_s, clock)
@@ -103,27 +116,58 @@ def write_live(
 
 
 @contextlib.contextmanager
-def _requested(store: ZkStore, group: str, request: Request) -> Iterator[None]:
-    """Keep the request in ZooKeeper for the time of the block; delete the folders that it created."""
-    path = request_path(group)
+def _requested(store: ZkStore, group: str, request: Request) -> Iterator[int]:
+    """Keep the request in ZooKeeper for the time of the block; delete the folders that it created.
+
+    Gives the session of the request. Raises: ResetRequestError, GroupDeletedError.
+    """
     # members that run with zookeeper.set.acl keep it
     kept = store.exists(answers_path(group)) is not None
-    store.ensure_path(answers_path(group))
+    session_id = _ask(store, group, request)
     try:
-        store.create(path, encode_request(request), ephemeral=True)
-    except NodeExistsError as error:
-        standing = standing_reset(store, group)
-        said = "another reset has just ended; try again" if standing is None else f"{standing.text}; {standing.advice}"
-        raise ResetRequestError(group, said) from error
-    try:
-        yield
+        yield session_id
     finally:
-        with contextlib.suppress(NoNodeError):
-            store.delete(path)
+        # when its session ended the request did, and another operator's may be there
+        there = store.exists(request_path(group))
+        if there is not None and there.ephemeral_owner == session_id:
+            _delete(store, request_path(group), session_id=session_id)
         if not kept:
-            with contextlib.suppress(NoNodeError, NotEmptyError):
-                store.delete(answers_path(group))
-                store.delete(path.rpartition("/")[0])
+            # both or none: members answer another operator's request in there
+            _delete(store, answers_path(group), _folder(group))
+
+
+def _folder(group: str) -> str:
+    return request_path(group).rpartition("/")[0]
+
+
+def _ask(store: ZkStore, group: str, request: Request) -> int:
+    """Write the request and its folders, but no group that was deleted. Returns: the session of the request."""
+    for _ in range(_TRIES):
+        try:
+            for path in (_folder(group), answers_path(group)):
+                with contextlib.suppress(NodeExistsError):
+                    store.create(path, None)
+            return store.create(request_path(group), encode_request(request), ephemeral=True).ephemeral_owner
+        except NodeExistsError as error:
+            standing = standing_reset(store, group)
+            said = _ENDED if standing is None else f"{standing.text}; {standing.advice}"
+            raise ResetRequestError(group, said) from error
+        except NoNodeError as error:
+            if store.exists(GroupPath(group).path) is None:
+                raise GroupDeletedError(group) from error
+            # another operator's command ended and deleted the folders
+    raise ResetRequestError(group, _ENDED)
+
+
+def _delete(store: ZkStore, *paths: str, session_id: int | None = None) -> None:
+    """Delete all of them or none, and only in this session."""
+    try:
+        store.multi([DeleteOp(path) for path in paths], session_id=session_id)
+    except SessionExpiredError:
+        pass
+    except MultiFailedError as error:
+        if not isinstance(error.cause, (NoNodeError, NotEmptyError)):
+            raise error.cause from error
 
 
 def _again(plan: OffsetPlan, standings: Mapping[TopicPartition, Standing]) -> OffsetPlan:
@@ -141,7 +185,7 @@ def _wait(
 ) -> tuple[str, ...]:
     """Wait until the owner of each partition has answered for it. Returns: owners that have not.
 
-    Raises: ResetRequestError if one refuses to hold still.
+    Raises: ResetRequestError if one refuses to hold still, or the request is gone.
     """
     deadline = clock.monotonic() + timeout_s
     never = threading.Event()
@@ -154,7 +198,9 @@ def _wait(
 
 def _missing(store: ZkStore, group: str, request: Request, state: AnswerState) -> tuple[str, ...]:
     partitions = sorted(request.partitions)
-    znodes = store.get_data_many([OwnerPath(group, *tp).path for tp in partitions])
+    asked, *znodes = store.get_data_many([request_path(group), *(OwnerPath(group, *tp).path for tp in partitions)])
+    if state is AnswerState.READY and (asked is None or asked.data != encode_request(request)):
+        raise ResetRequestError(group, _GONE)
     owners = {
         tp: (owner_id((znode.data or b"").decode("utf-8", "backslashreplace")), znode.stat.ephemeral_owner)
         for tp, znode in zip(partitions, znodes, strict=True)

@@ -74,6 +74,7 @@ class OffsetPlan:
 
     members: the members that were registered when the plan was made. acls: for the group, if the plan creates it.
     creations: of the topics for which the offsets are meant; see topic_fence. marks: the backup's mark of each topic.
+    is_new: there was no such group, and the plan creates it; a group that is deleted meanwhile is not created again.
     """
 
     group: str
@@ -82,6 +83,7 @@ class OffsetPlan:
     acls: GroupAcls | None = None
     creations: TopicCreations = field(default_factory=dict)
     marks: Mapping[str, str] = field(default_factory=dict)
+    is_new: bool = False
 
     @property
     def to_write(self) -> tuple[OffsetChange, ...]:
@@ -160,7 +162,7 @@ def choose_partitions(
 def make_plan(
     store: ZkStore,
     group: str,
-    standings: Mapping[TopicPartition, Standing],
+    standings: Mapping[TopicPartition, Standing] | None,
     after: Mapping[TopicPartition, int | None],
     acls: GroupAcls | None = None,
     *,
@@ -169,6 +171,7 @@ def make_plan(
 ) -> OffsetPlan:
     """The plan that puts the group at `after`. acls: of the folders, where there are none.
 
+    standings: None if there is no such group, and the plan is to create it.
     topics: as they were when `after` was decided. members: of the group, if the caller has read them already.
     Raises: ZooKeeperError; the reason why a topic of the plan cannot be read.
     """
@@ -177,9 +180,11 @@ def make_plan(
     topics.refuse_unreadable({tp.topic for tp in after})
     origins = topics.origins(names)
     creations = {topic: origins[topic].czxid if topic in origins else None for topic in names}
-    changes = tuple(OffsetChange(tp, standings.get(tp, Standing()), after[tp]) for tp in sorted(after))
+    before = standings or {}
+    changes = tuple(OffsetChange(tp, before.get(tp, Standing()), after[tp]) for tp in sorted(after))
     members = read_members(store, [group]) if members is None else members
-    return OffsetPlan(group, changes, tuple(members), acls, creations, topics.marks({tp.topic for tp in after}))
+    marks = topics.marks({tp.topic for tp in after})
+    return OffsetPlan(group, changes, tuple(members), acls, creations, marks, is_new=standings is None)
 
 
 def readable_offsets(group: str, standings: Mapping[TopicPartition, Standing]) -> dict[TopicPartition, int]:

@@ -2,6 +2,7 @@
 
 Offsets go in as a commit does: each at the version that was seen when the plan was made. So a commit that comes in
 between is noticed, and so is an offset (offset_fence) or a topic (topic_fence) that was made anew: nothing is written.
+The folders of new offsets come with them in the multi, so a refused plan leaves none.
 Only a plan that is larger than a request of ZooKeeper may be (some thousand partitions) is cut; then what was written
 before a failure is said.
 
@@ -11,7 +12,6 @@ at just before and just after, and whoever came in between is told.
 
 from __future__ import annotations
 
-import contextlib
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -21,9 +21,7 @@ from legacy_consumer.operations.admin.errors import (
     GroupDeletedError,
     OffsetsChangedError,
     OffsetsHalfWrittenError,
-    TopicMadeAnewError,
 )
-from legacy_consumer.operations.admin.group_acls import make_group
 from legacy_consumer.operations.admin.member_fence import FENCE_FAILURES, ids_back_op, no_members_ops, read_ids
 from legacy_consumer.operations.admin.offset_fence import written_since
 from legacy_consumer.operations.admin.offset_plans import OffsetChange, OffsetPlan
@@ -32,19 +30,19 @@ from zk_layout.codecs import encode_offset
 from zk_layout.errors import (
     BadVersionError,
     ConnectionLostError,
+    LegacyConsumerError,
     MultiFailedError,
-    NodeExistsError,
     NoNodeError,
-    ZooKeeperError,
 )
 from zk_layout.model import TopicPartition
-from zk_layout.paths import GroupPath, OffsetPath, OffsetsPath, OwnerPath, TopicOffsetsPath, TopicPath
-from zk_layout.store import CheckOp, CreateOp, DeleteOp, Op, SetOp, ZkStore, multi_size
+from zk_layout.paths import ConsumersPath, GroupPath, OffsetPath, OffsetsPath, OwnerPath, TopicOffsetsPath, TopicPath
+from zk_layout.store import Acl, CheckOp, CreateOp, DeleteOp, Op, SetOp, ZkStore, Znode, multi_size
 
 logger = logging.getLogger(__name__)
 
 _TRIES = 3
-"""Members that come and go at the same time may stop the write so often."""
+"""Members that come and go, and topics that get partitions, may stop the write so often."""
+_OVERTAKEN = (*FENCE_FAILURES, BadVersionError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,51 +58,25 @@ def write_plan(
     plan: OffsetPlan,
     *,
     force: bool = False,
-    held: bool = False,
+    held_in: int | None = None,
     also: Sequence[Op] = (),
     on_progress: Callable[[int], None] = lambda _: None,
 ) -> Written:
     """Write the plan's changes, all or none; what the plan leaves as it is has to be as the plan saw it, too.
 
-    force: also while members live, who will commit over it. held: the owners that the plan saw hold still, and it is
-    checked in the same multi that none has given its partition up. also: what is to be done in that multi, at its end.
+    force: also while members live, who will commit over it. held_in: the session whose request the owners that the plan
+    saw hold still for; it is checked in the same multi that none has given its partition up, and that the session is
+    this store's. also: what is to be done in that multi, at its end.
     on_progress: told how many partitions are written so far.
     Raises: ActiveGroupError, GroupDeletedError; OffsetsChangedError if an offset, and TopicMadeAnewError if a topic, is
     not what the plan saw, with nothing written;
     OffsetsHalfWrittenError, only for a plan too large for one request; NotPermittedError, ConnectionLostError.
     """
     before = () if not force else read_ids(store, plan.group) or ()
-    made = _make_folders(store, plan)
     done: list[TopicPartition] = []
-    try:
-        _write_chunks(store, plan, done, also, force=force, held=held, on_progress=on_progress)
-    except BaseException:
-        _remove_empty(store, made)
-        raise
+    _write_chunks(store, plan, done, also, force=force, held_in=held_in, on_progress=on_progress)
     after = () if not force else read_ids(store, plan.group) or ()
     return Written(tuple(done), tuple(consumer_id for consumer_id in after if consumer_id not in before))
-
-
-def _make_folders(store: ZkStore, plan: OffsetPlan) -> list[str]:
-    """Create the folders of new offsets. Returns: the folders that did not exist, parents first."""
-    topics = sorted({change.partition.topic for change in plan.to_write if change.before.version is None})
-    if not topics and (plan.acls is None or not plan.to_write):
-        return []
-    folders = [TopicOffsetsPath(plan.group, topic).path for topic in topics]
-    wanted = [GroupPath(plan.group).path, OffsetsPath(plan.group).path, *folders]
-    missing = [path for path, stat in zip(wanted, store.exists_many(wanted), strict=True) if stat is None]
-    if plan.acls is not None:
-        make_group(store, plan.group, plan.acls)
-    for path in folders:
-        store.ensure_path(path)
-    return missing
-
-
-def _remove_empty(store: ZkStore, folders: Sequence[str]) -> None:
-    """Delete the folders that stayed empty. A folder with offsets, or in use by another client, is not empty."""
-    for path in reversed(folders):
-        with contextlib.suppress(ZooKeeperError):
-            store.delete(path)
 
 
 def _write_chunks(
@@ -114,39 +86,69 @@ def _write_chunks(
     also: Sequence[Op],
     *,
     force: bool,
-    held: bool,
+    held_in: int | None,
     on_progress: Callable[[int], None],
 ) -> None:
     """done: grows with what is written. Raises: as write_plan."""
-    todo = plan.to_write
-    chunks = list(_chunks(store, plan.group, changes_in_multi(plan), also, held=held)) or [((), tuple(also))]
+    chunks = list(_chunks(store, plan, also, held=held_in is not None)) or [((), tuple(also))]
     for changes, ops in chunks:
         try:
             if ops:
-                _refuse_rewritten(store, plan, changes)
-                checks = topic_checks(store, plan.group, plan.creations, {change.partition.topic for change in changes})
-                owners = [op for change in changes for op in _owner_checks(plan.group, change, held=held)]
-                _carry_out(store, plan.group, [*ops, *checks, *owners], force=force)
-        except (ActiveGroupError, GroupDeletedError, OffsetsChangedError, TopicMadeAnewError) as error:
-            if done:
-                raise OffsetsHalfWrittenError(plan.group, tuple(done), len(todo), str(error)) from error
-            raise
-        except MultiFailedError as error:
-            cause = _explained(plan, changes, error)
-            if done:
-                raise OffsetsHalfWrittenError(plan.group, tuple(done), len(todo), str(cause)) from error
-            raise cause from error
-        except ConnectionLostError as error:
-            if stands(store, plan.group, changes):
+                _carry_out(store, plan, changes, ops, force=force, held_in=held_in)
+        except LegacyConsumerError as error:
+            if isinstance(error, ConnectionLostError) and stands(store, plan.group, changes):
                 logger.info("group %s: the connection was lost, but the offsets were written", plan.group)
             elif done:
-                raise OffsetsHalfWrittenError(plan.group, tuple(done), len(todo), str(error)) from error
+                raise OffsetsHalfWrittenError(plan.group, tuple(done), len(plan.to_write), str(error)) from error
             else:
                 raise
         written = {c.partition: c.after for c in changes if c.changes and c.after is not None}
         check_written(store, plan.group, plan.creations, written)
         done += [change.partition for change in changes if change.changes]
         on_progress(len(done))
+
+
+def _carry_out(
+    store: ZkStore,
+    plan: OffsetPlan,
+    changes: Sequence[OffsetChange],
+    ops: Sequence[Op],
+    *,
+    force: bool,
+    held_in: int | None,
+) -> None:
+    """One multi, over a look at all that it depends on; what moved in between is looked at again.
+
+    Raises: as write_plan.
+    """
+    for attempt in range(_TRIES):
+        folders = missing_folders(store, [(plan, changes)])
+        _refuse_rewritten(store, plan, changes)
+        checks = topic_checks(store, plan.group, plan.creations, {change.partition.topic for change in changes})
+        owners = [op for change in changes for op in _owner_checks(plan.group, change, held=held_in is not None)]
+        fence, back = ([], []) if force else _no_members(store, plan.group)
+        try:
+            store.multi([*folders, *fence, *ops, *checks, *owners, *back], session_id=held_in)
+        except MultiFailedError as error:
+            if not isinstance(error.cause, _OVERTAKEN):
+                raise error.cause from error
+            # an offset that is gone, or whose folder is, is looked at again
+            is_gone = isinstance(error.cause, NoNodeError)
+            place = OwnerPath.parse(error.path) or (None if is_gone else OffsetPath.parse(error.path))
+            if place is not None:
+                raise OffsetsChangedError(plan.group, TopicPartition(place.topic, place.partition)) from error
+            if attempt == _TRIES - 1:
+                raise error.cause from error
+        else:
+            return
+
+
+def _no_members(store: ZkStore, group: str) -> tuple[list[Op], list[Op]]:
+    """The fence for the front of the multi, and for its end. Raises: ActiveGroupError."""
+    ids = read_ids(store, group)
+    if ids:
+        raise ActiveGroupError(group, ids)
+    return no_members_ops(group, ids_exist=ids is not None), [] if ids is None else [ids_back_op(group)]
 
 
 def _refuse_rewritten(store: ZkStore, plan: OffsetPlan, changes: Sequence[OffsetChange]) -> None:
@@ -162,47 +164,24 @@ def zxids_seen(group: str, changes: Sequence[OffsetChange]) -> dict[str, int | N
     return {OffsetPath(group, *change.partition).path: change.before.zxid for change in changes}
 
 
-def _carry_out(store: ZkStore, group: str, ops: Sequence[Op], *, force: bool) -> None:
-    """Raises: ActiveGroupError, GroupDeletedError; MultiFailedError, whose index is that of ops."""
-    if force:
-        store.multi(ops)
-        return
-    for attempt in range(_TRIES):
-        ids = read_ids(store, group)
-        if ids:
-            raise ActiveGroupError(group, ids)
-        fence = no_members_ops(group, ids_exist=ids is not None)
-        try:
-            store.multi([*fence, *ops, *([] if ids is None else [ids_back_op(group)])])
-        except MultiFailedError as error:
-            index = error.index - len(fence)
-            if 0 <= index < len(ops):
-                raise MultiFailedError(index, error.path, error.cause) from error
-            if isinstance(error.cause, NoNodeError) and store.exists(GroupPath(group).path) is None:
-                raise GroupDeletedError(group) from error
-            if not isinstance(error.cause, FENCE_FAILURES) or attempt == _TRIES - 1:
-                raise error.cause from error
-        else:
-            return
-
-
 def _owner_checks(group: str, change: OffsetChange, *, held: bool) -> list[CheckOp]:
     return [CheckOp(OwnerPath(group, *change.partition).path)] if held and change.before.owner is not None else []
 
 
 def _chunks(
-    store: ZkStore, group: str, todo: Sequence[OffsetChange], also: Sequence[Op], *, held: bool
+    store: ZkStore, plan: OffsetPlan, also: Sequence[Op], *, held: bool
 ) -> Iterator[tuple[tuple[OffsetChange, ...], tuple[Op, ...]]]:
     changes: list[OffsetChange] = []
     ops: list[Op] = []
+    group = plan.group
     fence = [*no_members_ops(group, ids_exist=False), ids_back_op(group)]
-    reserved = sum(map(multi_size, [*fence, *also]))
+    reserved = sum(map(multi_size, [*folders_of(plan, ()), *fence, *also]))
     size = reserved
-    for change in todo:
+    for change in changes_in_multi(plan):
         op = op_of(group, change)
-        # with the check of its topic, as if each had one of its own
+        # with the check of its topic and its folder, as if each had one of its own
         checks = [CheckOp(TopicPath(change.partition.topic).path), *_owner_checks(group, change, held=held)]
-        cost = sum(map(multi_size, [op, *checks]))
+        cost = sum(map(multi_size, [op, *checks, *_topic_folders(group, [change])]))
         if ops and size + cost > store.max_multi_bytes:
             yield tuple(changes), tuple(ops)
             changes, ops, size = [], [], reserved
@@ -211,6 +190,35 @@ def _chunks(
         size += cost
     if ops:
         yield tuple(changes), (*ops, *also)
+
+
+def missing_folders(store: ZkStore, planned: Sequence[tuple[OffsetPlan, Sequence[OffsetChange]]]) -> list[Op]:
+    """What creates the folders of these changes that are not there, for the front of their multi.
+
+    Raises: GroupDeletedError if a group is gone since its plan was made; ZooKeeperError.
+    """
+    folders = {op.path: op for plan, changes in planned for op in folders_of(plan, changes)}
+    stats = dict(zip(folders, store.exists_many(list(folders)), strict=True))
+    for plan, _ in planned:
+        if not plan.is_new and stats[GroupPath(plan.group).path] is None:
+            raise GroupDeletedError(plan.group)
+    return [op for path, op in folders.items() if stats[path] is None]
+
+
+def folders_of(plan: OffsetPlan, changes: Sequence[OffsetChange]) -> list[CreateOp]:
+    """The folders of the group and of its new offsets, parents first."""
+    folder, offsets = (Acl.SECURE, Acl.SECURE) if plan.acls is None else (plan.acls.folder, plan.acls.offsets)
+    return [
+        CreateOp(ConsumersPath().path, None),
+        CreateOp(GroupPath(plan.group).path, None, acl=folder),
+        CreateOp(OffsetsPath(plan.group).path, None, acl=offsets),
+        *_topic_folders(plan.group, changes),
+    ]
+
+
+def _topic_folders(group: str, changes: Sequence[OffsetChange]) -> list[CreateOp]:
+    topics = sorted({change.partition.topic for change in changes if change.changes and change.before.version is None})
+    return [CreateOp(TopicOffsetsPath(group, topic).path, None) for topic in topics]
 
 
 def changes_in_multi(plan: OffsetPlan) -> list[OffsetChange]:
@@ -234,22 +242,18 @@ def op_of(group: str, change: OffsetChange) -> Op:
     return CreateOp(path, data) if version is None else SetOp(path, data, version)
 
 
-def _explained(plan: OffsetPlan, changes: Sequence[OffsetChange], error: MultiFailedError) -> Exception:
-    if isinstance(error.cause, (BadVersionError, NodeExistsError, NoNodeError)):
-        if error.index < len(changes):
-            return OffsetsChangedError(plan.group, changes[error.index].partition)
-        if (owner := OwnerPath.parse(error.path)) is not None:
-            return OffsetsChangedError(plan.group, TopicPartition(owner.topic, owner.partition))
-        if (topic := TopicPath.parse(error.path)) is not None:
-            return TopicMadeAnewError(plan.group, topic.topic)
-    return error.cause
-
-
 def stands(store: ZkStore, group: str, changes: Sequence[OffsetChange]) -> bool:
-    """Whether the offsets are as they were to become, after a write without an answer. Raises: ZooKeeperError."""
+    """Whether the offsets were written, after a write without an answer. Raises: ZooKeeperError.
+
+    Their text does not tell: an offset may be written again as it stood. So each is to be in the version of that write.
+    """
     changes = [change for change in changes if change.changes]
     znodes = store.get_data_many([OffsetPath(group, *change.partition).path for change in changes])
-    return all(
-        znode is None if change.after is None else znode is not None and znode.data == encode_offset(change.after)
-        for change, znode in zip(changes, znodes, strict=True)
-    )
+    return all(map(_is_written, changes, znodes))
+
+
+def _is_written(change: OffsetChange, znode: Znode | None) -> bool:
+    if znode is None or change.after is None:
+        return znode is None and change.after is None
+    version = 0 if change.before.version is None else change.before.version + 1
+    return znode.data == encode_offset(change.after) and znode.stat.version == version

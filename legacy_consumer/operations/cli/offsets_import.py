@@ -118,7 +118,7 @@ def import_command(
             standings = standings_or_none(store, name, once)
             existing = once.existing(offsets.keys())
             gone = {tp: o for tp, o in offsets.items() if tp not in existing}
-            current = {tp: standings.get(tp, Standing()).offset for tp in existing}
+            current = {tp: (standings or {}).get(tp, Standing()).offset for tp in existing}
             after = {**gone, **resolve(ToGiven(offsets), current, logs, clamp=clamp, check=not no_check)}
             _say_gone(name, gone)
             plans.append(make_plan(store, name, standings, after, given.acls.get(name), topics=once))
@@ -127,12 +127,12 @@ def import_command(
         raise click.exceptions.Exit(1)
 
 
-def standings_or_none(store: ZkStore, group: str, topics: TopicsOnce) -> dict[TopicPartition, Standing]:
-    """As read_standings; a group that is not there has none."""
+def standings_or_none(store: ZkStore, group: str, topics: TopicsOnce) -> dict[TopicPartition, Standing] | None:
+    """As read_standings; None if there is no such group."""
     try:
         return read_standings(store, group, topics)
     except NoSuchGroupError:
-        return {}
+        return None
 
 
 def _say_untouched(given: OffsetFile) -> None:

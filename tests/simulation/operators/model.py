@@ -12,13 +12,19 @@ it may write is read from its own plan, so nothing else is needed. What only loo
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shlex
 from dataclasses import dataclass
 
+from legacy_consumer.errors import ActiveGroupError
+from legacy_consumer.member.resets import RequestState
+from legacy_consumer.operations.admin.deletion import delete_group
+from legacy_consumer.operations.admin.errors import GroupHeldError
 from tests.simulation.operators.files import file_to_import
 from tests.simulation.operators.world import ASKED, GROUPS, PARTITIONS, KilledError
 from tests.support.agreement import check_agreement
+from zk_layout.errors import ConnectionLostError
 
 LOOKING = (
     lambda rng, g: ["groups", "verify", g],
@@ -82,6 +88,14 @@ class Kill:
     before: bool
 
 
+@dataclass(frozen=True)
+class Lost:
+    """The connection breaks at this write: ZooKeeper does not get it, or the answer is lost."""
+
+    write: int
+    before: bool
+
+
 def _group_of(words):
     """The group that a command is about."""
     if words[1] == "import":
@@ -113,6 +127,7 @@ class Operators:
         self.commits = {}
         self.held = {}
         self.ready = set()
+        self.is_applied = False
         self.made_anew = set()
         self.had_company = False
         self.commands = 0
@@ -334,13 +349,15 @@ class Operators:
         before, offsets = world.numbers(), self._counting()
         self.phase = self._phase(words[2]) if words[0] == "migrate" else None
         self.commits, self.held, self.made_anew, self.had_company = {}, {}, set(), False
-        self.ready = set()
+        self.ready, self.is_applied = set(), False
         there = set(world.members)
         positions = self._positions()
         is_drawn = fate is None
         if is_drawn:
             kill = Kill(self.rng.randrange(1, 6), self.rng.random() < 0.5)
             fates = ["", kill, "made anew", "dropped", "somebody works", "somebody works", "another operator"]
+            if words[:2] == ["offsets", "reset"]:
+                fates += [Lost(kill.write, kill.before), "deleted"]
             fate = self.rng.choice(fates)
         files = set(world.folder.iterdir())
         done = self._run_through(words, fate)
@@ -367,6 +384,10 @@ class Operators:
                 assert number == self.held[place], f"{words} wrote {place} under a member"
             if place in self.ready and place in plan and done is not None and done.code == 0:
                 assert number in plan[place], f"{words}: members followed, and {place} has {number}"
+        if self.ready and done is not None and done.code == 0:
+            assert self.is_applied, f"{words}: members were not told to follow"
+        if fate == "deleted" and self.had_company:
+            assert world.store.exists(f"/consumers/{words[2]}") is None, f"{words} made a deleted group again"
         if words[0] != "migrate":
             self._note_decision(before, after)
         self.ready = set()
@@ -479,6 +500,9 @@ class Operators:
             self.writes += 1
             if fate == Kill(self.writes, before=True):
                 raise KilledError
+            if fate == Lost(self.writes, before=True):
+                self.had_company = True
+                raise ConnectionLostError("lost")
             if fate == "dropped" and not self.had_company and self.rng.random() < 0.5:
                 topic = self.rng.choice(PARTITIONS).topic
                 if any(tp.topic == topic for tp in world.logs) and not any(world.newer.values()):
@@ -499,15 +523,22 @@ class Operators:
                 self._answer(_group_of(words))
             if fate == Kill(self.writes, before=False):
                 raise KilledError
+            if fate == Lost(self.writes, before=False):
+                self.had_company = True
+                raise ConnectionLostError("lost")
 
-        world.before_write, world.after_write = before, after
+        def before_request():
+            if fate == "deleted" and not self.had_company and self.rng.random() < 0.05:
+                self._delete_between(words[2])
+
+        world.before_write, world.after_write, world.before_request = before, after, before_request
         try:
             return self._run([*words, "--execute", *backup])
         except KilledError:
             self.told.append("killed")
             return None
         finally:
-            world.before_write = world.after_write = lambda: None
+            world.before_write = world.after_write = world.before_request = lambda: None
             world.forget_requests()
 
     def _answer(self, group):
@@ -515,6 +546,15 @@ class Operators:
         if ("zookeeper", group, PARTITIONS[0]) not in self.ready and self.rng.random() < 0.5:
             self._work(group, self.rng.choice(PARTITIONS))
         self.ready |= {("zookeeper", group, tp) for tp in self.world.answer_request(group)}
+        self.is_applied |= self.world.state_of_request(group) is RequestState.APPLIED
+
+    def _delete_between(self, group):
+        """Another operator deletes the group that this command is about; what is gone is as good as a commit."""
+        before = self.world.numbers()
+        with contextlib.suppress(ActiveGroupError, GroupHeldError):
+            self.had_company = delete_group(self.world.other_operator, group)
+        after = self.world.numbers()
+        self.commits |= {place: (n, self.writes) for place, n in after.items() if n != before[place]}
 
     def _operator_between(self, group):
         """Another operator's whole command between two writes of this one; what it changed is as good as a commit."""

@@ -8,6 +8,8 @@ the commands do not know: how far each group's own consumers of either kind have
 
 from __future__ import annotations
 
+import contextlib
+
 from legacy_consumer.member.resets import (
     Answer,
     AnswerState,
@@ -67,9 +69,13 @@ class _WatchedStore(WatchedWrites, GuardedStore):
         super().__init__(world.server, world.forbidden)
         self._world = world
 
+    def _request(self, kind, carry_out):
+        self._world.before_request()
+        return super()._request(kind, carry_out)
+
 
 class OperatorsWorld(MemoryCluster):
-    """before_write, after_write: what the model does around each write of a command.
+    """before_write, after_write, before_request: what the model does around each write of a command, or any request.
 
     forgets: whether brokers may forget what a group has committed.
     """
@@ -80,7 +86,7 @@ class OperatorsWorld(MemoryCluster):
         super().__init__(monkeypatch)
         self.folder = folder
         self.ago_ms = 3_600_000
-        self.before_write = self.after_write = lambda: None
+        self.before_write = self.after_write = self.before_request = lambda: None
         self.kafka = {group: FakeGroupOffsets() for group in GROUPS}
         self.newer = dict.fromkeys(GROUPS, ())
         self.members = {}
@@ -184,15 +190,22 @@ class OperatorsWorld(MemoryCluster):
                 elif not is_owned and tp in self.logs:
                     self.put(path, f"{group}_m-0", store=store, ephemeral=True)
 
+    def _request_of(self, group):
+        """The reset that is asked for; None if there is none that can be read."""
+        path = request_path(group)
+        if self.store.exists(path) is None:
+            return None
+        with contextlib.suppress(MalformedZnodeError):
+            return decode_request(path, self.store.get_data(path).data)
+
+    def state_of_request(self, group):
+        request = self._request_of(group)
+        return None if request is None else request.state
+
     def answer_request(self, group):
         """Let the group's member answer a reset as it stands. Returns: the partitions that it holds still."""
-        path = request_path(group)
-        store = self.members.get(group)
-        if store is None or self.store.exists(path) is None:
-            return set()
-        try:
-            request = decode_request(path, self.store.get_data(path).data)
-        except MalformedZnodeError:
+        store, request = self.members.get(group), self._request_of(group)
+        if store is None or request is None:
             return set()
         mine = {tp for tp in request.partitions if tp in self.logs}
         state = AnswerState.READY if request.state is RequestState.PREPARE else AnswerState.DONE

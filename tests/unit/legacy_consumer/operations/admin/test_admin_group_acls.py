@@ -66,7 +66,7 @@ def test_an_acl_that_the_server_does_not_tell_is_not_kept(store):
 def test_a_group_that_a_plan_makes_has_the_acls_of_the_plan(store):
     secured(store, "g", ALICE)
     assert read_group_acls(store, ["g"]) == {"g": SECURED}
-    write_plan(store, make_plan(store, "copy", {}, {T0: 5}, SECURED))
+    write_plan(store, make_plan(store, "copy", None, {T0: 5}, SECURED))
     assert read_group_acls(store, ["copy"]) == {"copy": SECURED}
 
 

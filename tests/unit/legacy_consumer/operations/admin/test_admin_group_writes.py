@@ -40,7 +40,7 @@ class World:
         """{group: {partition: offset}} over what stands there."""
         once = TopicsOnce(self.store)
         rows = read_group_partitions(self.store, sorted(after), cluster=once)
-        stands = {group: {} for group in after}
+        stands = {group: {} if self.store.exists(f"/consumers/{group}") else None for group in after}
         for row in rows:
             stands[row.group][TopicPartition(row.topic, row.partition)] = standing_of(row)
         return [make_plan(self.store, group, stands[group], after[group], topics=once) for group in sorted(after)]
@@ -66,9 +66,9 @@ class World:
         """A store right before each multi of which something happens."""
 
         class Interrupted(MemoryStore):
-            def multi(self, ops):
+            def multi(self, ops, **options):
                 happens()
-                return super().multi(ops)
+                return super().multi(ops, **options)
 
         store = Interrupted(self.server)
         store.start()

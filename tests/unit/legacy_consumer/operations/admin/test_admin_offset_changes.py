@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 
 import pytest
@@ -9,8 +10,10 @@ import pytest
 from legacy_consumer.errors import ActiveGroupError, NoSuchGroupError, NoSuchPartitionError, NoSuchTopicError
 from legacy_consumer.offsets.topic_partitions import TopicsOnce
 from legacy_consumer.operations.admin.backups import write_backup
+from legacy_consumer.operations.admin.deletion import delete_group
 from legacy_consumer.operations.admin.errors import (
     BackupError,
+    GroupDeletedError,
     NoOffsetToShiftError,
     OffsetsChangedError,
     OffsetsHalfWrittenError,
@@ -33,7 +36,8 @@ from legacy_consumer.operations.admin.offset_targets import (
     resolve,
 )
 from legacy_consumer.operations.admin.offset_writes import write_plan
-from zk_layout.memory_store import MemoryStore, MemoryZooKeeper
+from zk_layout.errors import ConnectionLostError
+from zk_layout.memory_store import Fault, MemoryStore, MemoryZooKeeper
 from zk_layout.model import Broker, TopicPartition
 from zk_layout.store import EVERYBODY
 
@@ -234,7 +238,7 @@ def test_a_first_commit_in_between_is_noticed_too(store):
 @pytest.mark.parametrize("acls", [None, GroupAcls(EVERYBODY, EVERYBODY)])
 def test_a_plan_that_is_not_written_leaves_no_folders(store, acls):
     put(store, "/brokers/topics/u", b'{"version":1,"partitions":{"0":[0]}}')
-    new = make_plan(store, "new", {}, {T0: 10}, acls)
+    new = make_plan(store, "new", None, {T0: 10}, acls)
     of_members = make_plan(store, "g", read_standings(store, "g"), {TopicPartition("u", 0): 10})
     put(store, "/consumers/g/ids/g_c1", b"whatever it says")
     with pytest.raises(ActiveGroupError):
@@ -244,6 +248,59 @@ def test_a_plan_that_is_not_written_leaves_no_folders(store, acls):
         write_plan(store, new)
     assert store.get_children("/consumers/g/offsets") == ("t",)
     assert store.get_children("/consumers") == ("g",)
+
+
+@pytest.mark.parametrize("wanted", [{T1: 7}, {T0: 10}, {T0: 10, T1: 7}], ids=["new", "old", "old and new"])
+@pytest.mark.parametrize("force", [True, False])
+def test_a_group_that_is_deleted_since_the_plan_is_not_made_again(wanted, force):
+    """At whichever request of the write: it is written before, or nothing of it is there."""
+    for moment in itertools.count():
+        server = MemoryZooKeeper()
+        mine, other = MemoryStore(server), MemoryStore(server)
+        mine.start()
+        other.start()
+        put(mine, "/brokers/topics/t", b'{"version":1,"partitions":{"0":[0],"1":[0]}}')
+        put(mine, "/consumers/g/offsets/t/0", b"15")
+        plan = plan_of(mine, wanted)
+        requests = itertools.count()
+
+        def delete_then(session_id, kind, mine=mine, other=other, requests=requests, moment=moment):
+            if session_id == mine.session_id and next(requests) == moment:
+                delete_group(other, "g")
+
+        server.fault = delete_then
+        try:
+            write_plan(mine, plan, force=force)
+        except (GroupDeletedError, OffsetsChangedError):
+            assert other.get_children("/consumers") == ()
+        else:
+            if next(requests) <= moment:
+                break
+            # it was written before
+            assert other.get_children("/consumers") == ()
+    assert moment > 3
+
+
+def test_offsets_that_stood_there_already_are_not_taken_for_written_when_the_request_is_lost(server, store):
+    plan = plan_of(store, {T0: 15}).for_members()
+    server.fault = lambda _, kind: Fault.LOSE_REQUEST if kind == "multi" else None
+    with pytest.raises(ConnectionLostError):
+        write_plan(store, plan)
+    server.fault = lambda _, kind: Fault.LOSE_REPLY if kind == "multi" else None
+    assert write_plan(store, plan).partitions == (T0,)
+
+
+def test_a_topic_that_gets_partitions_in_the_moment_of_the_write_is_the_same_topic(store, monkeypatch):
+    multi = store.multi
+
+    def expanded_meanwhile(ops, **options):
+        monkeypatch.undo()
+        store.set_data("/brokers/topics/t", b'{"version":1,"partitions":{"0":[0],"1":[0],"2":[0]}}')
+        return multi(ops, **options)
+
+    monkeypatch.setattr(store, "multi", expanded_meanwhile)
+    assert write_plan(store, plan_of(store, {T0: 10})).partitions == (T0,)
+    assert offset_of(store, 0) == b"10"
 
 
 def test_a_group_with_members_is_refused_unless_forced(store):
@@ -370,9 +427,9 @@ def test_an_offset_that_came_to_stand_in_a_topic_made_in_that_moment_goes_again(
     plan = plan_of(store, {T0: 18, T1: 7})
 
     class MadeAnewInside(MemoryStore):
-        def multi(self, ops):
+        def multi(self, ops, **options):
             make_anew(store)
-            super().multi(ops)
+            return super().multi(ops, **options)
 
     mine = MadeAnewInside(server)
     mine.start()

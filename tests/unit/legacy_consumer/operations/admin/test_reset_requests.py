@@ -15,13 +15,20 @@ from legacy_consumer.member.resets import (
     Request,
     RequestState,
     answer_path,
+    answers_path,
     decode_answer,
     decode_request,
     encode_answer,
     encode_request,
     request_path,
 )
-from legacy_consumer.operations.admin.errors import OffsetsChangedError, ResetRequestError, TopicMadeAnewError
+from legacy_consumer.operations.admin.deletion import delete_group
+from legacy_consumer.operations.admin.errors import (
+    GroupDeletedError,
+    OffsetsChangedError,
+    ResetRequestError,
+    TopicMadeAnewError,
+)
 from legacy_consumer.operations.admin.live_resets import write_live
 from legacy_consumer.operations.admin.offset_plans import make_plan, read_standings
 from legacy_consumer.operations.admin.offset_writes import write_plan
@@ -29,9 +36,10 @@ from tests.support.fake_group_offsets import FakeGroupOffsets
 from tests.support.fake_kafka import FakeFetchers, FakeKafka
 from tests.support.waiting import eventually
 from zk_layout.codecs import encode_topic
-from zk_layout.errors import MalformedZnodeError
-from zk_layout.memory_store import MemoryStore, MemoryZooKeeper
+from zk_layout.errors import ConnectionLostError, MalformedZnodeError
+from zk_layout.memory_store import Fault, MemoryStore, MemoryZooKeeper
 from zk_layout.model import TopicAssignment, TopicPartition
+from zk_layout.store import CreateOp, DeleteOp
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 REQUEST = request_path("g")
@@ -276,8 +284,10 @@ def test_a_member_that_refuses_after_the_write_is_an_owner_that_has_not_answered
     other.start()
 
     class TakenOver(MemoryStore):
-        def multi(self, ops):
-            zxid = super().multi(ops)
+        def multi(self, ops, **options):
+            zxid = super().multi(ops, **options)
+            if DeleteOp(REQUEST) in ops:
+                return zxid
             request = decode_request(REQUEST, cluster.admin.get_data(REQUEST).data)
             member.shutdown()
             other.create("/consumers/g/owners/t/0", b"g_other-0", ephemeral=True)
@@ -372,15 +382,15 @@ def test_nothing_is_written_when_an_owner_gives_its_partition_up_in_the_moment_o
         cluster.admin.create(f"/consumers/g/owners/t/{tp.partition}", b"g_m-0", ephemeral=True, make_parents=True)
 
     class InThatMoment(MemoryStore):
-        def multi(self, ops):
+        def multi(self, ops, **options):
             cluster.admin.delete("/consumers/g/owners/t/1")
-            return super().multi(ops)
+            return super().multi(ops, **options)
 
     operator = InThatMoment(cluster.zookeeper)
     operator.start()
     plan = make_plan(operator, "g", read_standings(operator, "g"), {T0: 15, T1: 15})
     with pytest.raises(OffsetsChangedError, match="t/1"):
-        write_plan(operator, plan, force=True, held=True)
+        write_plan(operator, plan, force=True, held_in=operator.session_id)
     assert (cluster.committed(T0), cluster.committed(T1)) == (20, 20)
     operator.close()
 
@@ -407,3 +417,98 @@ def test_a_commit_in_between_to_a_partition_without_an_owner_stays(cluster):
     with pytest.raises(OffsetsChangedError, match="t/0"):
         write_live(cluster.admin, plan, timeout_s=0.1)
     assert cluster.committed(T0) == 12
+
+
+def test_a_reset_to_where_the_group_stands_is_not_taken_for_written_when_its_request_is_lost(cluster):
+    """Its members have read on since, so they do not stand there."""
+    member, stream = cluster.member()
+    consume(stream, 40)
+    member.commit_offsets()
+
+    def lose(session_id, kind):
+        if (session_id, kind) == (cluster.admin.session_id, "multi"):
+            cluster.zookeeper.fault = None
+            return Fault.LOSE_REQUEST
+        return None
+
+    def begin_to_lose(plan):
+        cluster.zookeeper.fault = lose
+
+    with pytest.raises(ConnectionLostError):
+        cluster.reset({T0: 20}, before_write=begin_to_lose)
+    assert cluster.zookeeper.fault is None
+
+
+def test_a_reset_does_not_make_a_group_again_that_was_deleted(cluster):
+    cluster.admin.create("/consumers/g/offsets/t/0", b"9", make_parents=True)
+    plan = make_plan(cluster.admin, "g", read_standings(cluster.admin, "g"), {T1: 5})
+    delete_group(cluster.admin, "g")
+    with pytest.raises(GroupDeletedError):
+        write_live(cluster.admin, plan, timeout_s=0.1)
+    assert cluster.admin.get_children("/consumers") == ()
+
+
+class Interrupted(MemoryStore):
+    """An operator's connection: something happens right before its next write that is named."""
+
+    happens = None
+
+    def create(self, path, data, **options):
+        self._happen(path)
+        return super().create(path, data, **options)
+
+    def multi(self, ops, **options):
+        for op in ops:
+            self._happen(op)
+        return super().multi(ops, **options)
+
+    def _happen(self, write):
+        if self.happens is not None and write == self.happens[0]:
+            (_, act), self.happens = self.happens, None
+            act()
+
+
+@pytest.fixture
+def operator(cluster):
+    cluster.admin.ensure_path("/consumers/g")
+    made = Interrupted(cluster.zookeeper)
+    made.start()
+    yield made
+    made.close()
+
+
+def reset_unowned(operator, **options):
+    return write_live(operator, make_plan(operator, "g", read_standings(operator, "g"), {T0: 5}), **options)
+
+
+def test_a_reset_that_ends_leaves_the_folder_in_which_the_next_one_is_answered(cluster, operator):
+    operator.happens = DeleteOp(answers_path("g")), cluster.ask
+    reset_unowned(operator)
+    assert operator.happens is None
+    assert cluster.admin.get_children("/consumers/g/requests") == ("answers", "reset")
+
+
+def test_a_reset_begins_although_the_one_before_deletes_its_folders(cluster, operator):
+    def end():
+        cluster.admin.delete(answers_path("g"))
+        cluster.admin.delete("/consumers/g/requests")
+
+    operator.happens = REQUEST, end
+    reset_unowned(operator)
+    assert operator.happens is None
+    assert cluster.committed(T0) == 5
+
+
+@pytest.mark.parametrize("moment", ["while it waits", "as it writes"])
+def test_a_reset_whose_session_ended_leaves_the_request_of_the_next_one_alone(cluster, operator, moment):
+    def sleep(plan=None):
+        cluster.zookeeper.expire(operator.session_id)
+        cluster.ask()
+
+    if moment == "as it writes":
+        operator.happens = CreateOp("/consumers/g/offsets/t/0", b"5"), sleep
+    options = {"before_write": sleep} if moment == "while it waits" else {}
+    with pytest.raises(ResetRequestError, match="the session of this command ended"):
+        reset_unowned(operator, **options)
+    assert decode_request(REQUEST, cluster.admin.get_data(REQUEST).data).state is RequestState.PREPARE
+    assert cluster.committed(T0) is None

@@ -22,6 +22,7 @@ from legacy_consumer.operations.cli.helpers import options
 from tests.support.memory_cluster import MemoryCluster
 from zk_layout.errors import ConnectionLostError
 from zk_layout.memory_store import MemoryStore
+from zk_layout.store import DeleteOp
 
 GROUPS = ("a", "b", "c", "d")
 COMMANDS = {
@@ -62,11 +63,11 @@ def stop(monkeypatch, store_method, group, error, *, is_done):
     """The write to the group ends with the error, before it is done or after."""
     original = getattr(MemoryStore, store_method)
 
-    def stopped(self, ops):
+    def stopped(self, ops, **options):
         if not any(op.path.startswith(f"/consumers/{group}/offsets") for op in ops):
-            return original(self, ops)
+            return original(self, ops, **options)
         if is_done:
-            original(self, ops)
+            original(self, ops, **options)
         if error is signal.SIGKILL:
             # nothing that the command does after this comes to pass
             monkeypatch.setattr(Backup, "keep_only", lambda *_: None)
@@ -173,6 +174,8 @@ class FollowedStore(MemoryStore):
         return stat
 
     def multi(self, ops, **options):
+        if isinstance(ops[0], DeleteOp):
+            return super().multi(ops, **options)
         self.writes += 1
         self.first(self.writes)
         zxid = super().multi(ops, **options)
@@ -228,10 +231,10 @@ def test_a_command_that_changed_nothing_leaves_no_backup_that_could_move_somethi
     words = typed(command, tmp_path)
     original = MemoryStore.multi
 
-    def overtaken(self, ops):
+    def overtaken(self, ops, **options):
         monkeypatch.setattr(MemoryStore, "multi", original)
         cluster.store.set_data("/consumers/a/offsets/t/0", b"40")
-        return original(self, ops)
+        return original(self, ops, **options)
 
     monkeypatch.setattr(MemoryStore, "multi", overtaken)
     backups = tmp_path / "backups"
@@ -264,10 +267,10 @@ def test_a_group_that_is_deleted_before_the_write_is_not_made_again_and_is_an_er
     file.write_text('{"version": 1, "offsets": {"a": {"t": {"0": 30}}}}')
     original = MemoryStore.multi
 
-    def overtaken(self, ops):
+    def overtaken(self, ops, **options):
         monkeypatch.setattr(MemoryStore, "multi", original)
         assert cluster.run("groups", "delete", "a", "--execute", "--no-backup").code == 0
-        return original(self, ops)
+        return original(self, ops, **options)
 
     monkeypatch.setattr(MemoryStore, "multi", overtaken)
     backups = tmp_path / "backups"
