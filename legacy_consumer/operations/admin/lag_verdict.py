@@ -52,8 +52,8 @@ _BAD = frozenset({Kind.REWIND, Kind.STALL, Kind.STOP, Kind.ERROR})
 class Sample(NamedTuple):
     """One look at one partition; a tuple, because an exporter keeps a million of them.
 
-    seen_at_ms: when it was looked at. offset, committed_at_ms: the committed offset and when it was written, None if
-    there is none. lag: None if no broker said where the log ends.
+    seen_at_ms: when it was looked at, by a clock that nobody sets. offset, committed_at_ms: the committed offset and
+    when it was written, by ZooKeeper's clock; None if there is none. lag: None if no broker said where the log ends.
     """
 
     seen_at_ms: int
@@ -270,7 +270,13 @@ def _lags_when_committed(window: Window, commits: Sequence[Sample]) -> list[floa
 
     The first sample after a commit comes at a varying time after it. Messages that are written to the log in between
     would count as lag: a group that keeps up would then seem to fall behind for many commits in a row.
+    The two clocks are as far apart as the sample that came soonest after its commit shows, give or take its delay,
+    which moves all lags by the same.
     """
+    apart_ms = min(
+        (sample.seen_at_ms - sample.committed_at_ms for sample in commits if sample.committed_at_ms is not None),
+        default=0,
+    )
     ends = [
         (sample.seen_at_ms, sample.offset + sample.lag)
         for sample in window
@@ -279,8 +285,8 @@ def _lags_when_committed(window: Window, commits: Sequence[Sample]) -> list[floa
     lags = []
     for sample in commits:
         lag = float(sample.lag or 0)
-        at_ms = sample.committed_at_ms
-        if at_ms is not None and sample.offset is not None and len(ends) > 1:
+        if sample.committed_at_ms is not None and sample.offset is not None and len(ends) > 1:
+            at_ms = sample.committed_at_ms + apart_ms
             before, after = next((pair for pair in pairwise(ends) if at_ms <= pair[1][0]), ends[-2:])
             grew = (after[1] - before[1]) / (after[0] - before[0])
             lag = min(lag, max(0.0, after[1] - grew * (after[0] - at_ms) - sample.offset))

@@ -27,7 +27,7 @@ class GroupWatch:
         self._windows: dict[TopicPartition, Window] = {}
 
     def judge(self, look: GroupDescription, seen_at_ms: int) -> Mapping[TopicPartition, Verdict]:
-        """The verdict on each partition, this look included. seen_at_ms: when it was taken."""
+        """The verdict on each partition, this look included. seen_at_ms: when it was taken, as Sample has it."""
         windows: dict[TopicPartition, Window] = {}
         verdicts: dict[TopicPartition, Verdict] = {}
         for row in look.partitions:

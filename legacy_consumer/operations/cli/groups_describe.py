@@ -162,7 +162,7 @@ class _Look:
         missing = sorted(unknown - set(list_topic_names(self.store) if unknown else ()))
         if missing:
             raise NoSuchTopicError(missing[0])
-        seen_at_ms = SystemClock().wall_ms()
+        seen_at_ms = int(SystemClock().monotonic() * 1000)
         self._watches = {name: self._watches.get(name) or GroupWatch() for name in names}
         return [(one, self._watches[one.group].judge(one, seen_at_ms)) for one in found]
 

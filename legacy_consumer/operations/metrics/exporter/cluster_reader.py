@@ -2,7 +2,8 @@
 
 A group with members is read at each refresh. A group without members changes only when an operator changes it, and most
 groups of an old cluster have none. They are read in turns, each at every idle_every-th refresh; between, the exporter
-serves the data of the last read. Each refresh checks all groups for new members.
+serves the data of the last read. Each refresh checks all groups for new members, and reads those again of which a topic
+was deleted or created: what was read of them says nothing about the topic that is there now.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from legacy_consumer.offsets.judgement import TopicOrigin
 from legacy_consumer.offsets.topic_partitions import TopicsOnce
 from legacy_consumer.operations.admin.group_list import list_groups
 from legacy_consumer.operations.admin.group_members import read_members
@@ -41,9 +43,9 @@ class Selection:
 class ReadGroup:
     """The znodes of one group. members: how many are registered; unreadable: how many registrations are unreadable.
 
-    read_at_ms: when the partitions were read. ids: of the members, to find owners. subscribed: the topics that the
-    members subscribe to; None if there is no member, or a registration is unreadable. problem: the reason why the group
-    cannot be read; then nothing else is known. led: the state of a led group, if a member follows a leader.
+    ids: of the members, to find owners. subscribed: the topics that the members subscribe to; None if there is no
+    member, or a registration is unreadable. problem: the reason why the group cannot be read; then nothing else is
+    known. led: the state of a led group, if a member follows a leader.
     """
 
     group: str
@@ -51,7 +53,6 @@ class ReadGroup:
     unreadable: int
     ids: frozenset[str]
     partitions: tuple[GroupPartition, ...]
-    read_at_ms: int
     subscribed: frozenset[str] | None = None
     problem: str | None = None
     led: LedGroup | None = None
@@ -91,22 +92,22 @@ class ClusterReader:
         self._known: dict[str, ReadGroup] = {}
         self._round = 0
 
-    def read(self, store: ZkStore, now_ms: int, between: Callable[[], None] = lambda: None) -> ReadCluster:
+    def read(self, store: ZkStore, between: Callable[[], None] = lambda: None) -> ReadCluster:
         """One refresh. between: called after each batch of groups, to keep a pace. Raises: ZooKeeperError."""
         groups = [group for group in list_groups(store) if self._selection.wanted(group)]
         listed, forbidden = read_apart(groups, lambda some: _list_members(store, some))
-        due = [group for group, has_members in listed if has_members or self._is_due(group)]
         cluster = TopicsOnce(store)
+        origins = cluster.origins({row.topic for known in self._known.values() for row in known.partitions})
+        due = [group for group, has_members in listed if has_members or self._is_due(group, origins)]
         fresh: dict[str, ReadGroup] = {}
         for start in range(0, len(due), _GROUPS_AT_ONCE):
             some = due[start : start + _GROUPS_AT_ONCE]
-            read, bad = read_apart(some, lambda some: _read_groups(store, cluster, some, now_ms))
+            read, bad = read_apart(some, lambda some: _read_groups(store, cluster, some))
             fresh.update((one.group, one) for one in read)
             forbidden |= bad
             between()
         fresh.update(
-            (group, ReadGroup(group, 0, 0, frozenset(), (), now_ms, problem=str(error)))
-            for group, error in forbidden.items()
+            (group, ReadGroup(group, 0, 0, frozenset(), (), problem=str(error))) for group, error in forbidden.items()
         )
         self._known = {group: fresh.get(group) or self._known[group] for group in groups}
         self._round += 1
@@ -124,12 +125,18 @@ class ClusterReader:
             between()
         return ReadCluster(found, existing, leaders)
 
-    def _is_due(self, group: str) -> bool:
+    def _is_due(self, group: str, origins: Mapping[str, TopicOrigin]) -> bool:
         known = self._known.get(group)
         if known is None or known.members or known.problem is not None:
             return True
+        if any(_creation(row.origin) != _creation(origins.get(row.topic)) for row in known.partitions):
+            return True
         every = max(1, self._selection.idle_every)
         return (self._round + zlib.crc32(group.encode())) % every == 0
+
+
+def _creation(origin: TopicOrigin | None) -> int | None:
+    return None if origin is None else origin.czxid
 
 
 def _list_members(store: ZkStore, groups: Sequence[str]) -> list[tuple[str, bool]]:
@@ -138,7 +145,7 @@ def _list_members(store: ZkStore, groups: Sequence[str]) -> list[tuple[str, bool
     return [(group, bool(found)) for group, found in zip(groups, names, strict=True)]
 
 
-def _read_groups(store: ZkStore, cluster: TopicsOnce, groups: Sequence[str], now_ms: int) -> list[ReadGroup]:
+def _read_groups(store: ZkStore, cluster: TopicsOnce, groups: Sequence[str]) -> list[ReadGroup]:
     ids: dict[str, set[str]] = {group: set() for group in groups}
     unreadable = dict.fromkeys(groups, 0)
     members = read_members(store, groups)
@@ -157,7 +164,6 @@ def _read_groups(store: ZkStore, cluster: TopicsOnce, groups: Sequence[str], now
             unreadable[group],
             frozenset(ids[group]),
             tuple(rows[group]),
-            now_ms,
             consumed_topics(snapshots.get(group)),
             led=led.get(group),
         )

@@ -198,7 +198,7 @@ class Exporter:
         began = self._clock.monotonic()
         self._store.start()
         self._pace.begin(self._reads.znodes)
-        cluster = self._reader.read(self._store, self._clock.wall_ms(), lambda: self._pace.keep(self._reads.znodes))
+        cluster = self._reader.read(self._store, lambda: self._pace.keep(self._reads.znodes))
         self._state.read_at[_ZOOKEEPER] = self._clock.monotonic()
         self._state.up[_ZOOKEEPER] = True
         self._state.seconds["zookeeper"] = self._clock.monotonic() - began
@@ -234,7 +234,7 @@ class Exporter:
 
     def _show(self, cluster: ReadCluster, logs: Logs) -> None:
         began = self._clock.monotonic()
-        groups = self._judge.judge(cluster, logs, self._clock.wall_ms())
+        groups = self._judge.judge(cluster, logs, int(began * 1000))
         judged = self._clock.monotonic()
         body = render_groups(groups, logs.ends, with_partitions=self._settings.with_partitions)
         state = self._state

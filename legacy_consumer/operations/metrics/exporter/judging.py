@@ -91,7 +91,10 @@ class ClusterJudge:
         self._windows: dict[tuple[str, str, int], _Kept] = {}
 
     def judge(self, cluster: ReadCluster, logs: Logs, seen_at_ms: int) -> tuple[JudgedGroup, ...]:
-        """The groups with lags and verdicts. logs: of this refresh; what brokers did not tell is unknown."""
+        """The groups with lags and verdicts. logs: of this refresh; what brokers did not tell is unknown.
+
+        seen_at_ms: as Sample has it.
+        """
         windows: dict[tuple[str, str, int], _Kept] = {}
         judged = tuple(self._judge_group(group, cluster, logs, seen_at_ms, windows) for group in cluster.groups)
         self._windows = windows

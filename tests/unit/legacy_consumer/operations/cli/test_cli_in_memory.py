@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from legacy_consumer.operations.cli import groups_describe
 from legacy_consumer.operations.cli.helpers import options
+from tests.support.group_members import FakeClock
 from tests.support.memory_cluster import REGISTRATION, GuardedStore, MemoryCluster, with_options
 from zk_layout.model import TopicPartition
 
@@ -676,6 +678,26 @@ def test_a_live_reset_names_a_member_that_joined_in_the_moment_of_the_write(clus
     assert done.code == 0, done
     assert "Warning: b joined group g in the moment of the write: if it is of the JVM it may have read" in done.err
     assert cluster.tree()["/consumers/g/offsets/t/0"] == b"7"
+
+
+def test_a_clock_that_is_set_back_hides_no_stall_from_who_watches(cluster, monkeypatch):
+    cluster.topic("t", (0, 50))
+    cluster.commit("g", "t", 5)
+    cluster.join("g", "m", '{"t":1}', ("t", 0))
+    clock = FakeClock()
+    clock.wall_ms = lambda: -clock.monotonic()
+
+    def look_some_times(_, print_once, **options):
+        for _ in range(5):
+            print_once()
+            clock.now += 60
+        return 0
+
+    monkeypatch.setattr(groups_describe, "SystemClock", lambda: clock)
+    monkeypatch.setattr(groups_describe, "watch", look_some_times)
+    looks = [json.loads(line) for line in cluster.run("groups", "describe", "g", "--watch", "--json").out.splitlines()]
+    found = [[row["verdict"] for row in look["partitions"]] for look in looks]
+    assert (found[0], found[-1]) == (["ok"], ["stall"])
 
 
 @pytest.mark.parametrize("live", [True, False])

@@ -127,7 +127,7 @@ def test_the_exporter_tells_coordination_generation_and_state_of_each_kind_of_gr
     first, _ = cluster.join(consumer_id="m0")
     cluster.await_shares([6], first)
     cluster.commands.join("plain", "a", '{"t":1}')
-    read = ClusterReader().read(cluster.admin, 0)
+    read = ClusterReader().read(cluster.admin)
     judged = ClusterJudge(Judging()).judge(read, Logs(), 0)
     lines = render_groups(judged, {}, with_partitions=False).decode().splitlines()
     told = [line for line in lines if not line.startswith("#") and ("coordination" in line or "led_" in line)]

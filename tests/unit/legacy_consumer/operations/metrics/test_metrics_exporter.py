@@ -172,6 +172,23 @@ def test_an_owned_partition_that_does_not_move_is_stalled_after_a_while(world):
     assert (seen[0], seen[-1]) == ("ok", "stall")
 
 
+@pytest.mark.parametrize("by_ms", [-3_600_000, 3_600_000])
+def test_a_clock_that_is_set_changes_no_verdict(world, by_ms):
+    world.join("g")
+    world.ends.known = {("t", 0): 100, ("t", 1): 100}
+    world.commit("g", 1, 90)
+    wall_ms = world.clock.wall_ms
+    seen = []
+    for number in range(6):
+        world.commit("g", 0, 90 + number)
+        if number == 2:
+            world.clock.wall_ms = lambda: wall_ms() + by_ms
+        world.refresh()
+        seen.append(verdicts(world.scrape()))
+    assert seen[2] == {"0": "ok", "1": "ok"}
+    assert seen[-1] == {"0": "ok", "1": "stall"}
+
+
 def test_a_partition_that_is_owned_now_and_then_and_does_not_move_is_never_ok(world):
     world.commit("g", 0, 90)
     world.ends.known = {("t", 0): 100}
@@ -269,6 +286,21 @@ def test_a_group_with_a_new_member_is_read_at_the_next_refresh():
     found = world.scrape()
     assert found["legacy_consumer_group_partition_committed_offset", "g", "0", "t"] == 7
     assert found["legacy_consumer_group_members", "g"] == 0
+
+
+def test_a_group_without_members_is_read_again_when_its_topic_is_made_anew():
+    """Its offset is of the earlier topic: all of the new log waits."""
+    world = World(idle_every=1000)
+    world.commit("g", 0, 100)
+    world.ends.known = {("t", 0): 100}
+    world.refresh()
+    lag = "legacy_consumer_group_partition_lag", "g", "0", "t"
+    assert world.scrape()[lag] == 0
+    data = world.admin.get_data("/brokers/topics/t").data
+    world.admin.delete("/brokers/topics/t")
+    world.admin.create("/brokers/topics/t", data)
+    world.refresh()
+    assert world.scrape()[lag] == 100
 
 
 def test_a_group_that_is_deleted_is_served_no_more(world):
