@@ -21,7 +21,8 @@ class StandingReset:
     """A request for a reset that is there now.
 
     request: None if it is unreadable. session_id: that of the command that wrote it; 0 = none stands for it.
-    since_ms: since 1970. is_overdue: it is there for longer than any member waits.
+    since_ms: since 1970, by ZooKeeper's clock. is_overdue: by this machine's, it is there for longer than any member
+    waits; ZooKeeper would tell its time only after a write.
     """
 
     path: str

@@ -145,7 +145,10 @@ def _waiting(row: PartitionLag) -> int:
 
 
 def stalled(found: GroupDescription, times: LogTimes, now_ms: int) -> Iterator[Finding]:
-    """One look is enough where old messages wait: what came in since then may just be on its way."""
+    """One look is enough where old messages wait: what came in since then may just be on its way.
+
+    now_ms: by this machine's clock; that of ZooKeeper cannot be read without a write.
+    """
     since_ms = now_ms - STALL_MS
     by_topic: dict[str, dict[TopicPartition, int]] = {}
     for row in found.partitions:
