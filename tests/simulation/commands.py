@@ -49,6 +49,8 @@ class Commands:
         self._count += 1
         name = f"operator's command {self._count}"
         self._store = store = world.server.connect(name)
+        # a group that is new takes this much for its first offset
+        store.least_multi_bytes = 1200
         is_forced = what == self._put_back and self._rng.random() < 0.5
         if not is_forced:
             world.checker.careful.add(name)

@@ -105,6 +105,11 @@ class SimulatedStore(MemoryStore):
     def __init__(self, server, **settings):
         super().__init__(server, **settings)
         self.is_refused = False
+        self.least_multi_bytes = 0
+
+    @property
+    def max_multi_bytes(self):
+        return max(self.least_multi_bytes, super().max_multi_bytes)
 
     def refuse(self):
         """Refuse its credentials, for good, while it has no connection."""
