@@ -434,8 +434,12 @@ class KazooStore(ReadsMany):
         return Write(encode_multi(ops, self._chroot, self._acls, kept), session_id)
 
     def _kept_acls(self, ops: Sequence[Op]) -> dict[str, bytes]:
-        """{path: ACL} for new znodes: the ACL of the znode that it replaces, else of a znode beside it or above it."""
+        """{path: ACL} for new znodes: the ACL of the znode that it replaces, else of a znode beside it or above it.
+
+        That one may be made by the same multi.
+        """
         kept: dict[str, bytes] = {}
+        made: dict[str, bytes] = {}
         found: dict[tuple[str, ...], bytes] = {}
         again = {op.path for op in ops if isinstance(op, DeleteOp)}
         for op in ops:
@@ -446,8 +450,9 @@ class KazooStore(ReadsMany):
             elif op.acl is Acl.SECURE and not self._settings.secure_acl:
                 models = acl_models(op.path)
                 if models not in found:
-                    found[models] = next(acl for path in models if (acl := self._acl_of(path)) is not None)
+                    found[models] = next(acl for path in models if (acl := made.get(path) or self._acl_of(path)))
                 kept[op.path] = found[models]
+            made[op.path] = kept.get(op.path) or self._acls[op.acl]
         return kept
 
     def _acl_of(self, path: str) -> bytes | None:

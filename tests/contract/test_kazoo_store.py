@@ -509,6 +509,10 @@ def test_a_znode_that_an_operator_creates_has_the_acl_of_the_folder_above_it(kaz
         with pytest.raises(NotPermittedError):
             bob.set_data(secured, b"x")
     bob.set_data(f"{path}/open", b"x")
+    # of a folder that comes with it
+    [mine] = operator.read_acls([path])
+    operator.multi([CreateOp(f"{path}/open/folder", None, acl=mine), CreateOp(f"{path}/open/folder/child", None)])
+    assert operator.read_acls([f"{path}/open/folder/child"]) == [mine]
     other = new_root()
     operator.create(other, b"")
     bob.set_data(other, b"x")
