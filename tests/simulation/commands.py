@@ -13,7 +13,7 @@ from legacy_consumer.operations.admin.deletion import delete_group, delete_tree
 from legacy_consumer.operations.admin.offset_plans import make_plan, read_standings, readable_offsets
 from legacy_consumer.operations.admin.offset_writes import write_plan
 from legacy_consumer.operations.admin.pruning import find_unused, read_use, zookeeper_ms
-from tests.simulation.zookeeper import GROUP
+from tests.simulation.zookeeper import COMMANDS_MULTI_BYTES, GROUP
 from zk_layout.errors import LegacyConsumerError
 
 _COPY = "copy"
@@ -49,8 +49,7 @@ class Commands:
         self._count += 1
         name = f"operator's command {self._count}"
         self._store = store = world.server.connect(name)
-        # a group that is new takes this much for its first offset
-        store.least_multi_bytes = 1200
+        store.least_multi_bytes = COMMANDS_MULTI_BYTES
         is_forced = what == self._put_back and self._rng.random() < 0.5
         if not is_forced:
             world.checker.careful.add(name)

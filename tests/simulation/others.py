@@ -23,7 +23,7 @@ from legacy_consumer.member.resets import (
 )
 from legacy_consumer.operations.admin.live_resets import write_live
 from legacy_consumer.operations.admin.offset_plans import make_plan, read_standings
-from tests.simulation.zookeeper import GROUP, IDS, OFFSETS, OWNERS
+from tests.simulation.zookeeper import COMMANDS_MULTI_BYTES, GROUP, IDS, OFFSETS, OWNERS
 from tests.support.hostile_bytes import hostile_json
 from zk_layout.codecs import decode_offset, encode_offset
 from zk_layout.errors import LegacyConsumerError, MalformedZnodeError, NoNodeError, NotEmptyError, ZooKeeperError
@@ -110,6 +110,7 @@ class Others:
         self._count += 1
         name = f"operator {self._count}"
         self._operator = store = world.server.connect(name)
+        store.least_multi_bytes = COMMANDS_MULTI_BYTES
         self._patience = self.rng.choice((3, 10, 30, 1000, 1000, 1000))
         world.record("operator", "resets live", name, dict(sorted(offsets.items())))
         try:

@@ -99,6 +99,10 @@ class RecordingTree(MemoryTree):
         return known
 
 
+COMMANDS_MULTI_BYTES = 1200
+"""The least that a command may send: a new group with its first offset, or a live reset with its request."""
+
+
 class SimulatedStore(MemoryStore):
     """A client that may not read what an ACL closes, and whose credentials may be refused."""
 
