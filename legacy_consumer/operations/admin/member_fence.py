@@ -7,6 +7,7 @@ the folder again, as it does in a new group.
 
 from __future__ import annotations
 
+from legacy_consumer.operations.admin.errors import ActiveGroupError
 from zk_layout.errors import NodeExistsError, NoNodeError, NotEmptyError, ZooKeeperError
 from zk_layout.paths import ConsumerIdsPath
 from zk_layout.store import Acl, CreateOp, DeleteOp, Op, ZkStore
@@ -27,6 +28,17 @@ def no_members_ops(group: str, *, ids_exist: bool) -> list[Op]:
 def ids_back_op(group: str) -> Op:
     """For the end of a multi after which the group lives on: the folder again, open to members as they make it."""
     return CreateOp(ConsumerIdsPath(group).path, None, acl=Acl.OPEN)
+
+
+def no_members(store: ZkStore, group: str) -> tuple[list[Op], list[Op]]:
+    """The fence for the front of a multi after which the group lives on, and for its end.
+
+    Raises: ActiveGroupError, ZooKeeperError.
+    """
+    ids = read_ids(store, group)
+    if ids:
+        raise ActiveGroupError(group, ids)
+    return no_members_ops(group, ids_exist=ids is not None), [] if ids is None else [ids_back_op(group)]
 
 
 def read_ids(store: ZkStore, group: str) -> tuple[str, ...] | None:

@@ -22,7 +22,13 @@ from legacy_consumer.operations.admin.errors import (
     OffsetsChangedError,
     OffsetsHalfWrittenError,
 )
-from legacy_consumer.operations.admin.member_fence import FENCE_FAILURES, ids_back_op, no_members_ops, read_ids
+from legacy_consumer.operations.admin.member_fence import (
+    FENCE_FAILURES,
+    ids_back_op,
+    no_members,
+    no_members_ops,
+    read_ids,
+)
 from legacy_consumer.operations.admin.offset_fence import written_since
 from legacy_consumer.operations.admin.offset_plans import OffsetChange, OffsetPlan
 from legacy_consumer.operations.admin.topic_fence import check_written, topic_checks
@@ -126,7 +132,7 @@ def _carry_out(
         _refuse_rewritten(store, plan, changes)
         checks = topic_checks(store, plan.group, plan.creations, {change.partition.topic for change in changes})
         owners = [op for change in changes for op in _owner_checks(plan.group, change, held=held_in is not None)]
-        fence, back = ([], []) if force else _no_members(store, plan.group)
+        fence, back = ([], []) if force else no_members(store, plan.group)
         try:
             store.multi([*folders, *fence, *ops, *checks, *owners, *back], session_id=held_in)
         except MultiFailedError as error:
@@ -141,14 +147,6 @@ def _carry_out(
                 raise error.cause from error
         else:
             return
-
-
-def _no_members(store: ZkStore, group: str) -> tuple[list[Op], list[Op]]:
-    """The fence for the front of the multi, and for its end. Raises: ActiveGroupError."""
-    ids = read_ids(store, group)
-    if ids:
-        raise ActiveGroupError(group, ids)
-    return no_members_ops(group, ids_exist=ids is not None), [] if ids is None else [ids_back_op(group)]
 
 
 def _refuse_rewritten(store: ZkStore, plan: OffsetPlan, changes: Sequence[OffsetChange]) -> None:

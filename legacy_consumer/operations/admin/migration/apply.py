@@ -1,8 +1,9 @@
 """Carries a plan out towards Kafka. It may be called again at any time: what is done is not done again.
 
-Kafka knows no compare-and-set for an offset. Before each request the offsets are therefore read again, and only offsets
-that are still behind are written. No other client commits these partitions meanwhile: while members in ZooKeeper live,
-only partitions without an owner are written; while consumers on the brokers' side live, none.
+Kafka knows no compare-and-set for an offset. Before each request the offsets are therefore read again, on both sides:
+only offsets that are still behind are written, and none that another client wrote in ZooKeeper since the plan. No other
+client commits these partitions meanwhile: while members in ZooKeeper live, only partitions without an owner are
+written; while consumers on the brokers' side live, none.
 """
 
 from __future__ import annotations
@@ -21,16 +22,17 @@ from legacy_consumer.errors import (
 from legacy_consumer.offsets import KafkaOffset
 from legacy_consumer.offsets.judgement import metadata_of
 from legacy_consumer.offsets.kafka import committed_in_kafka
-from legacy_consumer.operations.admin.errors import TopicMadeAnewError
+from legacy_consumer.operations.admin.errors import ChangeError, OffsetsChangedError, TopicMadeAnewError
 from legacy_consumer.operations.admin.group_acls import read_group_acls
 from legacy_consumer.operations.admin.migration.backup import write_backup
 from legacy_consumer.operations.admin.migration.picture import ANSWER_WITHIN_S, PartitionLook, Sides, read_kafka
 from legacy_consumer.operations.admin.migration.plan import Action, Direction, MigrationPlan, Move
 from legacy_consumer.operations.admin.migration.record import MigrationRecord, Phase, write_record
+from legacy_consumer.operations.admin.offset_fence import written_since
 from legacy_consumer.operations.admin.topic_fence import topic_checks
 from zk_layout.errors import ZooKeeperError
 from zk_layout.model import TopicPartition
-from zk_layout.paths import ConsumerIdsPath, OwnerPath
+from zk_layout.paths import ConsumerIdsPath, OffsetPath, OwnerPath
 
 logger = logging.getLogger(__name__)
 
@@ -75,7 +77,7 @@ def apply_migration(
     )
     looks = {one.tp: one for one in plan.look.partitions}
     with unfinished(plan, outcome):
-        for chunk in _chunks(todo):
+        for chunk in chunks(todo):
             _write_chunk(sides, plan, chunk, looks, outcome)
             on_progress(len(chunk))
         end_step(sides, record, outcome)
@@ -89,13 +91,26 @@ def refuse(plan: MigrationPlan, direction: Direction) -> None:
         raise MigrationRefusedError(plan.group, plan.refusals)
 
 
-def begin_step(sides: Sides, plan: MigrationPlan, phase: Phase, backup: Path) -> MigrationRecord:
-    """The backup, then the record: from here on everybody sees that something is under way."""
+def begin_step(
+    sides: Sides, plan: MigrationPlan, phase: Phase, backup: Path, *, no_members: bool = False
+) -> MigrationRecord:
+    """The backup, then the record: from here on everybody sees that something is under way.
+
+    no_members, Raises: as write_record.
+    """
     at_ms = sides.clock.wall_ms()
     write_backup(plan.look, phase.value, at_ms, backup, read_group_acls(sides.store, [plan.group]))
     logger.info("group %s: migration %s, backup in %s", plan.group, phase.value, backup)
     return write_record(
-        sides.store, plan.group, plan.look.record, phase, at_ms=at_ms, backup=str(backup), left_out=_left_out(plan)
+        sides.store,
+        plan.group,
+        plan.look.record,
+        phase,
+        at_ms=at_ms,
+        zxid=plan.look.zxid,
+        backup=str(backup),
+        left_out=_left_out(plan),
+        no_members=no_members,
     )
 
 
@@ -116,6 +131,7 @@ def end_step(sides: Sides, record: MigrationRecord, outcome: Outcome) -> None:
         record,
         outcome.phase,
         at_ms=at_ms,
+        zxid=record.zxid,
         partitions=done,
         backup=record.backup,
         left_out=record.left_out,
@@ -136,10 +152,9 @@ class unfinished:  # noqa: N801  (used as a with statement's word)
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         if error is not None and not isinstance(error, Exception):
             logger.warning("%s", self._incomplete("it was interrupted"))
-        elif isinstance(
-            error, (ActiveGroupError, TopicMadeAnewError, BrokersUnavailableError, ZooKeeperError, _StoppedError)
-        ):
-            raise self._incomplete(str(error)) from error
+        elif isinstance(error, (ActiveGroupError, ChangeError, BrokersUnavailableError, ZooKeeperError, _StoppedError)):
+            # of an error that speaks of its own request; others before it may have written
+            raise self._incomplete(str(error).removeprefix("nothing was written: ")) from error
 
     def _incomplete(self, reason: str) -> MigrationIncompleteError:
         plan, done = self._plan, len(self._outcome.written)
@@ -157,13 +172,11 @@ def _write_chunk(
     looks: Mapping[TopicPartition, PartitionLook],
     outcome: Outcome,
 ) -> None:
-    consumers = sides.kafka_members()
-    if consumers:
-        raise _StoppedError(f"consumer {consumers[0]} joined the group on the brokers' side meanwhile: stop it")
+    refuse_consumers(sides)
     topic_checks(sides.store, sides.group, plan.look.creations, {move.tp.topic for move in chunk})
     now = read_kafka(sides, [move.tp for move in chunk])
     wanted: dict[TopicPartition, int] = {}
-    owned = _owned(sides, plan, chunk)
+    owned = claimed_since(sides, plan, chunk)
     for move in chunk:
         assert move.offset is not None
         # one of an earlier life of the topic may be greater, and is none
@@ -174,6 +187,11 @@ def _write_chunk(
             wanted[move.tp] = move.offset
     if not wanted:
         return
+    paths = {tp: OffsetPath(sides.group, *tp).path for tp in wanted}
+    since = written_since(sides.store, {path: looks[tp].zookeeper.transaction or None for tp, path in paths.items()})
+    for tp, path in paths.items():
+        if path in since:
+            raise OffsetsChangedError(sides.group, tp)
     sent = {tp: KafkaOffset(offset, metadata_of(looks[tp].zookeeper.topic)) for tp, offset in wanted.items()}
     reason = sides.kafka.write(sent, ANSWER_WITHIN_S)
     try:
@@ -189,7 +207,14 @@ def _write_chunk(
         raise _StoppedError(f"{refused[0]}: {reason or f'reads back as {stands[refused[0]].offset}'}")
 
 
-def _owned(sides: Sides, plan: MigrationPlan, chunk: Sequence[Move]) -> set[TopicPartition]:
+def refuse_consumers(sides: Sides) -> None:
+    """Raise an error if a newer consumer has joined since the plan was made."""
+    consumers = sides.kafka_members()
+    if consumers:
+        raise _StoppedError(f"consumer {consumers[0]} joined the group on the brokers' side meanwhile: stop it")
+
+
+def claimed_since(sides: Sides, plan: MigrationPlan, chunk: Sequence[Move]) -> set[TopicPartition]:
     """Partitions that got an owner since the plan was made. Raises: _StoppedError if the group was to be stopped."""
     [ids] = sides.store.get_children_many([ConsumerIdsPath(sides.group).path])
     if ids and not plan.choices.rolling:
@@ -200,6 +225,7 @@ def _owned(sides: Sides, plan: MigrationPlan, chunk: Sequence[Move]) -> set[Topi
     return {move.tp for move, stat in zip(chunk, stats, strict=True) if stat is not None}
 
 
-def _chunks(moves: Sequence[Move]) -> Iterator[Sequence[Move]]:
+def chunks(moves: Sequence[Move]) -> Iterator[Sequence[Move]]:
+    """Cut into what one request takes."""
     for start in range(0, len(moves), _CHUNK):
         yield moves[start : start + _CHUNK]

@@ -56,7 +56,7 @@ class PartitionLook:
     exists: whether the topic has such a partition. owner: the registered member that owns it, None without one.
     log: (first offset, end); None if no broker told. problem: why its offset in ZooKeeper cannot be read; unreadable:
     what the znode holds then. is_marked: whether a step or a member of legacy-consumer wrote its offset in Kafka.
-    is_moved: whether its offset in ZooKeeper was written after the migration's record.
+    is_moved: whether its offset in ZooKeeper was written after the migration's last step had looked at it.
     """
 
     tp: TopicPartition
@@ -73,13 +73,17 @@ class PartitionLook:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """One group. members: those in ZooKeeper; kafka_members: those on the brokers' side."""
+    """One group. members: those in ZooKeeper; kafka_members: those on the brokers' side.
+
+    zxid: an offset in ZooKeeper that is written after the look has a greater one.
+    """
 
     group: str
     members: tuple[RegisteredMember, ...]
     kafka_members: tuple[str, ...]
     partitions: tuple[PartitionLook, ...]
     record: MigrationRecord | None
+    zxid: int
 
     @property
     def creations(self) -> TopicCreations:
@@ -105,6 +109,8 @@ def look_at(sides: Sides, *, will_write: bool = False) -> Look:
         TopicPartition(row.topic, row.partition): row
         for row in read_group_partitions(store, [group], include_unclaimed=True)
     }
+    # the offsets are read once more below: what is written behind that is newer than all of these
+    zxid = max((row.written.zxid or 0 for row in rows.values()), default=0)
     existing = _all_partitions(store)
     readable = {tp.topic for tp in existing}
     asked = sorted(rows.keys() | existing)
@@ -131,10 +137,10 @@ def look_at(sides: Sides, *, will_write: bool = False) -> Look:
                 None if row is None else row.unreadable,
                 exists=tp in existing or (zookeeper.topic is not None and tp.topic not in readable),
                 is_marked=is_marked(in_kafka[tp]),
-                is_moved=record is not None and row is not None and (row.written.zxid or 0) > record.zxid,
+                is_moved=record is not None and zookeeper.transaction > record.zxid,
             )
         )
-    return Look(group, tuple(members), kafka_members, tuple(looks), record)
+    return Look(group, tuple(members), kafka_members, tuple(looks), record, zxid)
 
 
 def has_offsets_in_kafka(sides: Sides) -> bool:

@@ -9,8 +9,10 @@ only our own mark says so, and what has no mark is a newer consumer's.
 What Kafka has beyond ZooKeeper is the work of this migration's consumers only in partitions that were part of it. Those
 that were left out are in its record: they are judged as if none was begun, and a rollback leaves them alone.
 
-Somebody may rewind the group on purpose after the migration, on either side. A step that would undo that is blocked:
-one that writes over an offset in Kafka without our mark, or over one in ZooKeeper that was written or deleted since.
+Somebody may rewind the group on purpose, on either side, and a step may not undo that. In ZooKeeper an offset counts as
+moved that was written after the last step had looked at it, whether or not that step came to its end; it blocks while
+Kafka is ahead. In Kafka an offset without our mark was moved if an apply is completed; before that it may be of an
+experiment, and the apply that goes on has to write over it.
 """
 
 from __future__ import annotations
@@ -153,13 +155,13 @@ def _decide(
         return move(Action.BLOCKED, f"lies {wanted - end} beyond the end of the log, {end}: reset it first")
     if target.offset is not None and target.offset > end:
         return move(Action.BLOCKED, f"{direction.target}'s lies beyond the end of the log, {end}: reset it first")
-    is_applied = record is not None and record.phase is Phase.APPLIED and one.owner is None
+    is_open = record is not None and record.phase.is_open and one.owner is None
     if target.offset is not None and target.offset >= wanted:
         ahead = target.offset - wanted
         if ahead and to_kafka and not is_ours:
             why = f" ({reason})" if reason else ""
             return move(Action.BLOCKED, f"Kafka is {ahead} ahead {_since(record)}{why}")
-        if ahead and to_kafka and is_applied and one.is_moved and not choices.accept_ahead:
+        if ahead and to_kafka and is_open and one.is_moved and not choices.accept_ahead:
             return move(Action.BLOCKED, f"Kafka is {ahead} ahead {_MOVED}")
         return move(Action.KEEP, f"{direction.target} is {ahead} ahead" if ahead else "in both")
     if choices.rolling and one.owner is not None:
@@ -168,7 +170,7 @@ def _decide(
         behind = f"Kafka is {wanted - target.offset} behind, and no step or member of legacy-consumer wrote its offset"
         if record is not None and record.phase is Phase.FINISHED and not one.is_moved:
             return move(Action.KEEP, f"{behind}: a newer consumer goes on from there")
-        if is_applied:
+        if record is not None and record.was_applied and one.owner is None:
             back = shell_command(group, "migrate", "rollback")
             return move(
                 Action.BLOCKED,
@@ -182,7 +184,7 @@ def _decide(
             f"undo that; if it is right, {reset(f'--to-offset={wanted}')} sets it",
         )
     skips = target.outlived is None and wanted > max(target.offset or 0, first)
-    if not to_kafka and is_applied and skips and (one.is_moved or one.is_marked) and not choices.accept_ahead:
+    if not to_kafka and is_open and skips and (one.is_moved or one.is_marked) and not choices.accept_ahead:
         return move(Action.BLOCKED, f"Kafka is {wanted - (target.offset or 0)} ahead {_MOVED}")
     if target.outlived is not None:
         reason = f"{reason + '; ' if reason else ''}{direction.target}'s {target.outlived} is of an earlier topic"

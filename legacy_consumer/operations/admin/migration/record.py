@@ -1,12 +1,13 @@
 """How far a group's migration has come, in the znode /consumers/G/migration: whoever looks next goes on from there.
 
-    {"version":1,"phase":"applied","at_ms":1700000000000,"partitions":12,"backup":"billing.json",
+    {"version":1,"phase":"applied","at_ms":1700000000000,"partitions":12,"backup":"billing.json","zxid":4294967543,
      "history":[["applying",1699999999000],["applied",1700000000000]],
      "left_out":{"orders":{"3":"Kafka is 25 ahead though no migration was begun"}}}
 
-left_out: partitions that are no part of the migration, and why; older records have none. Kafka's own tools and JVM
-members do not look at it. Each write names the version that was read, so that of two operators at once the second is
-told.
+left_out: partitions that are no part of the migration, and why; older records have none. zxid: of the newest offset
+znode when the last step looked at them; of what was written later nothing was decided. In older records the zxid of the
+record itself stands for it. Kafka's own tools and JVM members do not look at the record. Each write names the version
+that was read, so that of two operators at once the second is told.
 """
 
 from __future__ import annotations
@@ -17,16 +18,19 @@ from enum import Enum
 from pathlib import Path
 
 from legacy_consumer.errors import MigrationRefusedError
+from legacy_consumer.operations.admin import member_fence
 from legacy_consumer.operations.admin.errors import BackupError, DamagedRecordError, GroupChangedError
 from legacy_consumer.operations.admin.group_reads import read_apart
 from legacy_consumer.operations.admin.group_trees import record_path
 from legacy_consumer.operations.admin.whole_files import create_whole
 from zk_layout.codecs.strict_json import JsonObject, decode_object, encode_json
-from zk_layout.errors import BadVersionError, MalformedZnodeError, NodeExistsError, NoNodeError
+from zk_layout.errors import BadVersionError, MalformedZnodeError, MultiFailedError, NodeExistsError, NoNodeError
 from zk_layout.model import TopicPartition
-from zk_layout.store import ZkStore, Znode
+from zk_layout.store import CreateOp, Op, SetOp, ZkStore, Znode
 
 _FORMAT = 1
+_TRIES = 3
+"""Members that come and go at the same time may stop the write so often."""
 _HISTORY = 50
 """The number of changes of phase that are kept; repeated attempts must not fill the znode."""
 
@@ -56,7 +60,7 @@ class MigrationRecord:
     """partitions: written by the last step. backup: the file that was written before it, as it was named.
 
     history: (phase, ms since 1970) of the steps so far, the newest last. znode_version: for the next write.
-    zxid: when the record was written; a znode that was written later has a greater one.
+    zxid: an offset in ZooKeeper that was written after the step's look has a greater one.
     left_out: {partition: why it is no part of the migration}.
     """
 
@@ -68,6 +72,13 @@ class MigrationRecord:
     znode_version: int
     zxid: int
     left_out: Mapping[TopicPartition, str]
+
+    @property
+    def was_applied(self) -> bool:
+        """Whether the last step that came to its end left the phase APPLIED; another one may have begun since."""
+        under_way = {Phase.APPLYING.value, Phase.ROLLING_BACK.value}
+        ended = [name for name, _ in self.history if name not in under_way]
+        return ended[-1:] == [Phase.APPLIED.value]
 
 
 def read_record(store: ZkStore, group: str) -> MigrationRecord | None:
@@ -103,26 +114,51 @@ def write_record(
     phase: Phase,
     *,
     at_ms: int,
+    zxid: int,
     partitions: int = 0,
     backup: str | None = None,
     left_out: Mapping[TopicPartition, str] | None = None,
+    no_members: bool = False,
 ) -> MigrationRecord:
-    """Note the next phase. Raises: MigrationRefusedError if somebody else noted one since `before` was read."""
+    """Note the next phase.
+
+    no_members: only while the group has none.
+    Raises: MigrationRefusedError if somebody else noted one since `before` was read; ActiveGroupError.
+    """
     history = (*(before.history if before is not None else ()), (phase.value, at_ms))[-_HISTORY:]
     left_out = dict(sorted((left_out or {}).items()))
+    fields: dict[str, object] = {
+        "version": _FORMAT,
+        "phase": phase.value,
+        "at_ms": at_ms,
+        "partitions": partitions,
+        "zxid": zxid,
+    }
+    fields |= {"backup": backup, "history": history}
+    data = _encode(fields, left_out)
+    path = record_path(group)
+    op: Op = CreateOp(path, data) if before is None else SetOp(path, data, before.znode_version)
+    for attempt in range(_TRIES):
+        fence, back = member_fence.no_members(store, group) if no_members else ([], [])
+        try:
+            store.multi([*fence, op, *back])
+            break
+        except MultiFailedError as error:
+            if error.path == path and isinstance(error.cause, (BadVersionError, NodeExistsError, NoNodeError)):
+                raise MigrationRefusedError(
+                    group, ("another operator works on its migration at this moment: look at `migrate plan` again",)
+                ) from error
+            if not isinstance(error.cause, member_fence.FENCE_FAILURES) or attempt == _TRIES - 1:
+                raise error.cause from error
+    version = 0 if before is None else before.znode_version + 1
+    return MigrationRecord(phase, at_ms, partitions, backup, history, version, zxid, left_out)
+
+
+def _encode(fields: Mapping[str, object], left_out: Mapping[TopicPartition, str]) -> bytes:
     reasons: dict[str, dict[str, str]] = {}
     for tp, reason in left_out.items():
         reasons.setdefault(tp.topic, {})[str(tp.partition)] = reason
-    fields = {"version": _FORMAT, "phase": phase.value, "at_ms": at_ms, "partitions": partitions}
-    data = encode_json({**fields, "backup": backup, "history": history, **({"left_out": reasons} if reasons else {})})
-    path = record_path(group)
-    try:
-        stat = store.create(path, data) if before is None else store.set_data(path, data, before.znode_version)
-    except (BadVersionError, NodeExistsError, NoNodeError) as error:
-        raise MigrationRefusedError(
-            group, ("another operator works on its migration at this moment: look at `migrate plan` again",)
-        ) from error
-    return MigrationRecord(phase, at_ms, partitions, backup, history, stat.version, stat.mzxid, left_out)
+    return encode_json({**fields, **({"left_out": reasons} if reasons else {})})
 
 
 def decode_record(group: str, znode: Znode) -> MigrationRecord:
@@ -159,6 +195,7 @@ def _decode(path: str, znode: Znode) -> MigrationRecord:
     at_ms = found.long_in_quotes("at_ms")
     if at_ms is None:
         raise found.malformed("at_ms", "a time")
+    zxid = found.long_in_quotes("zxid")
     return MigrationRecord(
         phase,
         at_ms,
@@ -166,7 +203,7 @@ def _decode(path: str, znode: Znode) -> MigrationRecord:
         None if found.is_null("backup") else found.text("backup"),
         _history(found),
         znode.stat.version,
-        znode.stat.mzxid,
+        znode.stat.mzxid if zxid is None else zxid,
         _left_out(found),
     )
 

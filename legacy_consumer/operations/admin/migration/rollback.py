@@ -1,26 +1,27 @@
-"""The way back: what Kafka's consumers have committed goes to ZooKeeper, where it is ahead. Nothing in Kafka changes.
-
-Each offset znode is written as the plan saw it, all of a request or none of it, so whatever somebody else writes
-meanwhile stands. A topic that was made anew since stops it.
-"""
+"""Carries a plan out towards ZooKeeper: as an offset reset does, and only while the plan's offsets in Kafka stand."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from legacy_consumer.errors import ActiveGroupError
-from legacy_consumer.offsets import Commit, ZooKeeperOffsetStore
-from legacy_consumer.operations.admin.member_fence import read_ids
-from legacy_consumer.operations.admin.migration.apply import Outcome, begin_step, end_step, refuse, unfinished
-from legacy_consumer.operations.admin.migration.picture import Sides
-from legacy_consumer.operations.admin.migration.plan import Action, Direction, MigrationPlan
+from legacy_consumer.offsets.kafka import committed_in_kafka
+from legacy_consumer.operations.admin.errors import OffsetsChangedError
+from legacy_consumer.operations.admin.migration.apply import (
+    Outcome,
+    begin_step,
+    chunks,
+    claimed_since,
+    end_step,
+    refuse,
+    refuse_consumers,
+    unfinished,
+)
+from legacy_consumer.operations.admin.migration.picture import PartitionLook, Sides, read_kafka
+from legacy_consumer.operations.admin.migration.plan import Action, Direction, MigrationPlan, Move
 from legacy_consumer.operations.admin.migration.record import Phase
-from legacy_consumer.operations.admin.offset_fence import written_since
-from legacy_consumer.operations.admin.topic_fence import check_written, topic_checks
-from zk_layout.paths import OffsetPath
-
-_CHUNK = 1000
+from legacy_consumer.operations.admin.offset_plans import OffsetChange, OffsetPlan, Standing
+from legacy_consumer.operations.admin.offset_writes import write_plan
 
 
 def roll_back_migration(
@@ -32,42 +33,39 @@ def roll_back_migration(
     """
     refuse(plan, Direction.TO_ZOOKEEPER)
     record = begin_step(sides, plan, Phase.ROLLING_BACK, backup)
-    seen = {one.tp: one.zookeeper for one in plan.look.partitions}
-    commits = {
-        move.tp: Commit(move.offset, seen[move.tp]) for move in plan.having(Action.WRITE) if move.offset is not None
-    }
     outcome = Outcome(
         Phase.ROLLED_BACK,
         waiting=len(plan.having(Action.WAIT)),
         left_out=len(plan.having(Action.BLOCKED)),
         backup=backup,
     )
-    offsets = ZooKeeperOffsetStore(sides.store, sides.group)
-    order = sorted(commits)
     with unfinished(plan, outcome):
-        for start in range(0, len(order), _CHUNK):
-            _refuse_joined(sides, plan)
-            chunk = {tp: commits[tp] for tp in order[start : start + _CHUNK]}
-            paths = {tp: OffsetPath(sides.group, *tp).path for tp in chunk}
-            since = written_since(sides.store, {path: seen[tp].transaction or None for tp, path in paths.items()})
-            passed = [tp for tp in chunk if paths[tp] in since]
-            outcome.passed += passed
-            chunk = {tp: commit for tp, commit in chunk.items() if tp not in passed}
-            topic_checks(sides.store, sides.group, plan.look.creations, {tp.topic for tp in chunk})
-            result = offsets.commit(chunk, consumer_id=None, session_id=None, unfenced=True)
-            written = {tp: chunk[tp].offset for tp in result.committed}
-            check_written(sides.store, sides.group, plan.look.creations, written)
-            outcome.written.update(written)
-            outcome.passed += sorted(result.foreign)
-            result.raise_errors()
-            on_progress(len(chunk) + len(passed))
+        for chunk in chunks(plan.having(Action.WRITE)):
+            _write_chunk(sides, plan, chunk, outcome)
+            on_progress(len(chunk))
         end_step(sides, record, outcome)
     return outcome
 
 
-def _refuse_joined(sides: Sides, plan: MigrationPlan) -> None:
-    """Raises: ActiveGroupError if somebody has joined since the plan was made."""
-    joined = () if plan.choices.rolling else read_ids(sides.store, sides.group)
-    joined = joined or sides.kafka_members()
-    if joined:
-        raise ActiveGroupError(sides.group, joined)
+def _write_chunk(sides: Sides, plan: MigrationPlan, chunk: Sequence[Move], outcome: Outcome) -> None:
+    refuse_consumers(sides)
+    owned = claimed_since(sides, plan, chunk)
+    outcome.passed += sorted(owned)
+    todo = {move.tp: move.offset for move in chunk if move.tp not in owned}
+    looks = {one.tp: one for one in plan.look.partitions if one.tp in todo}
+    for tp, now in read_kafka(sides, todo).items():
+        if committed_in_kafka(now, looks[tp].zookeeper.topic) != looks[tp].kafka:
+            raise OffsetsChangedError(sides.group, tp)
+    changes = tuple(OffsetChange(tp, _standing(looks[tp]), offset) for tp, offset in todo.items())
+
+    def note(many: int) -> None:
+        done = changes[:many]
+        outcome.written.update({change.partition: change.after for change in done if change.after is not None})
+
+    wanted = OffsetPlan(sides.group, changes, creations=plan.look.creations)
+    write_plan(sides.store, wanted, force=plan.choices.rolling, on_progress=note)
+
+
+def _standing(one: PartitionLook) -> Standing:
+    seen = one.zookeeper
+    return Standing(seen.offset, seen.version, outlived=seen.outlived, zxid=seen.transaction or None)

@@ -220,13 +220,13 @@ def _do(what, member):
 
 
 def test_an_open_migration_is_neither_pruned_nor_deleted(store):
-    record = write_record(store, "g", None, Phase.APPLIED, at_ms=1)
+    record = write_record(store, "g", None, Phase.APPLIED, at_ms=1, zxid=0)
     [use] = read_use(store, ["g"])
     assert find_unused([use], now_ms=use.last_seen_ms + 1000, older_than_ms=5) == []
     with pytest.raises(OpenMigrationError, match=r"open \(applied\).*migrate finish"):
         refuse_removal([use], None)
     refuse_removal([use], "t")
-    write_record(store, "g", record, Phase.ROLLED_BACK, at_ms=2)
+    write_record(store, "g", record, Phase.ROLLED_BACK, at_ms=2, zxid=0)
     [use] = read_use(store, ["g"])
     assert find_unused([use], now_ms=use.last_seen_ms + 1000, older_than_ms=5) == [use]
 

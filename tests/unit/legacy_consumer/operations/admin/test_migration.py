@@ -33,7 +33,7 @@ from legacy_consumer.operations.admin.migration.record import write_record
 from legacy_consumer.operations.admin.offset_files import read_offsets
 from tests.support.migration_world import TPS, World
 from zk_layout.codecs import encode_topic
-from zk_layout.errors import NotPermittedError
+from zk_layout.errors import MultiFailedError, NotPermittedError
 from zk_layout.model import TopicAssignment, TopicPartition
 
 
@@ -255,7 +255,7 @@ def test_a_step_that_loses_its_coordinator_reports_its_progress_and_can_be_repea
 
 @pytest.mark.parametrize("module", ["apply", "rollback"])
 def test_a_step_that_ctrl_c_interrupts_says_how_far_it_came(world, monkeypatch, caplog, module):
-    monkeypatch.setattr(f"legacy_consumer.operations.admin.migration.{module}._CHUNK", 1)
+    monkeypatch.setattr("legacy_consumer.operations.admin.migration.apply._CHUNK", 1)
     direction, step, target = Direction.TO_KAFKA, apply_migration, "Kafka"
     if module == "rollback":
         direction, step, target = Direction.TO_ZOOKEEPER, roll_back_migration, "ZooKeeper"
@@ -301,8 +301,9 @@ def test_an_offset_that_another_client_writes_during_a_rollback_stays(world):
     world.put_in_kafka(50, 60)
     plan = world.plan(Direction.TO_ZOOKEEPER)
     world.set(0, 12)
-    outcome = roll_back_migration(world.sides, plan, world.backup())
-    assert (outcome.passed, world.in_zookeeper()) == ([TPS[0]], [12, 60, 30])
+    with pytest.raises(MigrationIncompleteError, match=r"0 of 2 .* another client wrote the offset of t/0"):
+        roll_back_migration(world.sides, plan, world.backup())
+    assert world.in_zookeeper() == [12, 20, 30]
 
 
 def test_an_offset_that_another_client_deletes_and_writes_again_before_a_rollback_stays(world):
@@ -315,23 +316,24 @@ def test_an_offset_that_another_client_deletes_and_writes_again_before_a_rollbac
     world.store.create(path, b"12")
     for _ in range(version):
         world.set(0, 12)
-    outcome = roll_back_migration(world.sides, plan, world.backup())
-    assert (outcome.passed, world.in_zookeeper()) == ([TPS[0]], [12, 60, 30])
+    with pytest.raises(MigrationIncompleteError, match=r"0 of 2 .* another client wrote the offset of t/0"):
+        roll_back_migration(world.sides, plan, world.backup())
+    assert world.in_zookeeper() == [12, 20, 30]
 
 
 def test_of_two_operators_at_once_the_second_gets_an_error(world):
     plan = world.plan()
-    write_record(world.store, "g", None, Phase.APPLYING, at_ms=1)
+    write_record(world.store, "g", None, Phase.APPLYING, at_ms=1, zxid=0)
     with pytest.raises(MigrationRefusedError, match="another operator works on its migration"):
         apply_migration(world.sides, plan, world.backup())
     assert world.in_kafka() == [None] * 3
 
 
 def test_without_permission_in_zookeeper_nothing_is_written_to_kafka(world, monkeypatch):
-    def refuse(path, *_, **__):
-        raise NotPermittedError(path)
+    def refuse(ops, **_):
+        raise MultiFailedError(0, ops[0].path, NotPermittedError(ops[0].path))
 
-    monkeypatch.setattr(world.store, "create", refuse)
+    monkeypatch.setattr(world.store, "multi", refuse)
     with pytest.raises(NotPermittedError, match="/consumers/g/migration may not be accessed"):
         world.apply()
     assert world.in_kafka() == [None] * 3

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+from functools import partial
 
 import pytest
 
@@ -20,7 +22,11 @@ from legacy_consumer.operations.admin.migration import (
     read_records,
     roll_back_migration,
 )
+from legacy_consumer.operations.admin.offset_plans import make_plan as plan_offsets
+from legacy_consumer.operations.admin.offset_plans import read_standings
+from legacy_consumer.operations.admin.offset_writes import write_plan
 from tests.support.migration_world import TPS, World
+from zk_layout.errors import ConnectionLostError
 
 
 @pytest.fixture
@@ -153,8 +159,12 @@ def test_records_of_earlier_versions_left_nothing_out(world):
     world.apply()
     record = json.loads(world.store.get_data(record_path("g")).data)
     assert "left_out" not in record
+    del record["zxid"]
     world.store.set_data(record_path("g"), json.dumps(record).encode())
     assert left_out(world) == {}
+    assert world.verify().is_sound
+    rewind(world)
+    assert not world.verify().is_sound
 
 
 # A rollback that is given again
@@ -201,19 +211,11 @@ def rewind_while_newer_consumers_go_on(world):
     world.put_in_kafka(80)
 
 
-def rewind_between_the_look_and_the_end_of_an_apply(world):
-    """The record is newer than the rewind; our mark says that no newer consumer came further."""
-    rewind(world)
-    world.store.set_data(record_path("g"), world.store.get_data(record_path("g")).data)
-
-
 def delete(world):
     world.store.delete("/consumers/g/offsets/t/0")
 
 
-@pytest.mark.parametrize(
-    "decide", [rewind, rewind_while_newer_consumers_go_on, rewind_between_the_look_and_the_end_of_an_apply, delete]
-)
+@pytest.mark.parametrize("decide", [rewind, rewind_while_newer_consumers_go_on, delete])
 def test_a_rollback_undoes_no_rewind_in_zookeeper_unless_the_operator_asks_for_it(world, decide):
     world.apply()
     decide(world)
@@ -232,6 +234,117 @@ def test_a_rewind_in_zookeeper_is_asked_about_by_verify_and_the_next_apply_and_m
     kafka = world.in_kafka()
     world.roll_back(accept_ahead=True)
     assert world.in_zookeeper() == kafka
+
+
+class KilledError(BaseException):
+    """The command's process is gone."""
+
+
+def kill_before_its_last_write(step):
+    """The one that notes that it has come to its end."""
+
+    def kill(*_):
+        raise KilledError
+
+    with pytest.MonkeyPatch.context() as patch:
+        for module in ("apply", "rollback"):
+            patch.setattr(f"legacy_consumer.operations.admin.migration.{module}.end_step", kill)
+        with pytest.raises(KilledError):
+            step()
+
+
+def at_request(world, number, act):
+    """Have `act` done before a request of the next command; returns the list of the requests that were counted."""
+    seen = []
+
+    def around(request):
+        def counted(*arguments, **options):
+            seen.append(number)
+            if len(seen) == number:
+                act()
+            return request(*arguments, **options)
+
+        return counted
+
+    for name in ("get_data_many", "get_children_many", "exists_many", "exists", "get_data", "multi"):
+        setattr(world.store, name, around(getattr(world.store, name)))
+    for name in ("read", "write"):
+        setattr(world.kafka, name, around(getattr(world.kafka, name)))
+    return seen
+
+
+def reset_to_the_beginning(world):
+    plan = plan_offsets(world.store, "g", read_standings(world.store, "g"), dict.fromkeys(TPS, 0))
+    write_plan(world.store, plan)
+
+
+def apply_twice(world):
+    world.apply()
+    world.apply()
+
+
+@pytest.mark.parametrize("step", [World.apply, apply_twice, World.roll_back])
+def test_a_reset_at_any_moment_of_a_step_is_never_undone_nor_passed_over_in_silence(tmp_path, step):
+    for number in range(1, 100):
+        world = World(tmp_path)
+        world.backups = 10 * number
+        if step is World.roll_back:
+            world.apply()
+            world.put_in_kafka(60, 70, 80)
+        seen = at_request(world, number, partial(reset_to_the_beginning, world))
+        with contextlib.suppress(MigrationIncompleteError, MigrationRefusedError):
+            step(world)
+        if len(seen) < number:
+            break
+        assert world.in_zookeeper() == [0, 0, 0]
+        assert world.in_kafka() == [0, 0, 0] or not world.verify().is_sound
+    assert number > 10
+
+
+@pytest.mark.parametrize("killed", [Phase.APPLYING, Phase.ROLLING_BACK])
+def test_a_step_that_was_killed_is_no_reason_to_undo_a_rewind(world, killed):
+    step = world.apply
+    if killed is Phase.ROLLING_BACK:
+        world.apply()
+        step = world.roll_back
+    kill_before_its_last_write(step)
+    assert world.phase() is killed
+    rewind(world)
+    with pytest.raises(MigrationRefusedError, match="Kafka is 5 ahead because ZooKeeper's offset was moved"):
+        step()
+    assert (world.in_zookeeper(), world.in_kafka()) == ([5, 20, 30], [10, 20, 30])
+
+
+def test_a_rewind_after_the_last_member_of_a_rolling_migration_stands(world):
+    world.join(owns=(0, 1))
+    world.apply(rolling=True)
+    world.put_in_kafka(10, 20)
+    world.leave()
+    rewind(world)
+    assert not world.verify().is_sound
+    for step in (world.apply, world.roll_back):
+        with pytest.raises(MigrationRefusedError, match="Kafka is 5 ahead because ZooKeeper's offset was moved"):
+            step()
+
+
+def test_a_rewind_in_kafka_that_was_left_out_stands_also_after_a_step_that_was_killed(world):
+    world.apply()
+    world.put_in_kafka(5)
+    kill_before_its_last_write(partial(world.apply, skip_blocked=True))
+    with pytest.raises(MigrationRefusedError, match="it was rewound there"):
+        world.apply()
+    assert world.in_kafka() == [5, 20, 30]
+
+
+@pytest.mark.parametrize("meanwhile", [5, 95])
+def test_a_rollback_writes_nothing_that_kafka_does_not_have_any_more(world, meanwhile):
+    world.apply()
+    world.put_in_kafka(60)
+    plan = world.plan(Direction.TO_ZOOKEEPER)
+    world.put_in_kafka(meanwhile)
+    with pytest.raises(MigrationIncompleteError, match=r"then: another client wrote the offset of t/0"):
+        roll_back_migration(world.sides, plan, world.backup())
+    assert world.in_zookeeper() == [10, 20, 30]
 
 
 def test_an_offset_whose_messages_are_deleted_from_the_log_is_no_rewind(world):
@@ -309,9 +422,43 @@ def test_a_member_that_joins_after_the_plan_of_a_rollback_stops_it(world):
     world.put_in_kafka(50)
     plan = world.plan(Direction.TO_ZOOKEEPER)
     world.join()
+    with pytest.raises(MigrationIncompleteError, match="member g_old joined meanwhile: stop it"):
+        roll_back_migration(world.sides, plan, world.backup())
+    assert world.in_zookeeper() == [10, 20, 30]
+
+
+def test_a_member_that_registers_at_the_moment_of_a_rollbacks_write_stops_it(world):
+    world.apply()
+    world.put_in_kafka(50)
+    plan = world.plan(Direction.TO_ZOOKEEPER)
+    write = world.store.multi
+
+    def join_before(ops, **options):
+        if any("/offsets/" in op.path for op in ops) and not world.store.get_children("/consumers/g/ids"):
+            world.join()
+        return write(ops, **options)
+
+    world.store.create("/consumers/g/ids", None)
+    world.store.multi = join_before
     with pytest.raises(MigrationIncompleteError, match="group 'g' has 1 member: stop it first"):
         roll_back_migration(world.sides, plan, world.backup())
     assert world.in_zookeeper() == [10, 20, 30]
+
+
+def test_of_a_rollback_whose_answer_is_lost_all_that_stands_is_counted(world):
+    world.apply()
+    world.put_in_kafka(50, 60)
+    plan = world.plan(Direction.TO_ZOOKEEPER)
+    write = world.store.multi
+
+    def lose_the_answer(ops, **options):
+        write(ops, **options)
+        if any("/offsets/" in op.path for op in ops):
+            raise ConnectionLostError("no answer")
+
+    world.store.multi = lose_the_answer
+    assert roll_back_migration(world.sides, plan, world.backup()).written == {TPS[0]: 50, TPS[1]: 60}
+    assert world.phase() is Phase.ROLLED_BACK
 
 
 # The end

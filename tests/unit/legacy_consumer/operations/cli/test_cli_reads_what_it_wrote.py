@@ -333,7 +333,7 @@ def test_a_clock_that_is_behind_zookeepers_prunes_nothing_that_the_dry_run_does_
 def test_a_removal_says_that_it_does_not_ask_the_brokers_for_the_offsets_of_a_migrated_group(cluster, command):
     cluster.ago_ms = 5000
     cluster.commit("g", "t", 5)
-    write_record(cluster.store, "g", None, Phase.FINISHED, at_ms=1)
+    write_record(cluster.store, "g", None, Phase.FINISHED, at_ms=1, zxid=0)
     done = cluster.run("groups", *command)
     assert done.code == 0
     assert "g migrated" in done.err
