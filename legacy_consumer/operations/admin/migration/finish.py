@@ -32,7 +32,8 @@ def finish_migration(
 ) -> Outcome:
     """Note that the migration is finished; or, after the backup, delete /consumers/G as it was seen before the look.
 
-    Twice is harmless. Raises: MigrationRefusedError, also if some offset is not in Kafka; as delete_tree.
+    Twice is harmless. Raises: MigrationRefusedError, also if some offset is not in Kafka; ActiveGroupError if a member
+    has registered since the look; as delete_tree.
     """
     refusals = finish_refusals(look, accept_ahead=accept_ahead)
     if refusals:
@@ -44,5 +45,5 @@ def finish_migration(
         delete_tree(sides.store, delete)
         return outcome
     plan = make_plan(look, Direction.TO_KAFKA, Choices(accept_ahead=accept_ahead))
-    begin_step(sides, plan, Phase.FINISHED, backup)
+    begin_step(sides, plan, Phase.FINISHED, backup, no_members=True)
     return outcome

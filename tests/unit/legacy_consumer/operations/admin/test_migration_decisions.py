@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 
-from legacy_consumer.errors import MigrationIncompleteError, MigrationRefusedError
+from legacy_consumer.errors import ActiveGroupError, MigrationIncompleteError, MigrationRefusedError
 from legacy_consumer.operations.admin.errors import GroupChangedError
 from legacy_consumer.operations.admin.group_trees import read_trees, record_path
 from legacy_consumer.operations.admin.migration import (
@@ -462,6 +462,15 @@ def test_of_a_rollback_whose_answer_is_lost_all_that_stands_is_counted(world):
 
 
 # The end
+
+
+def test_a_member_that_registers_after_the_look_keeps_the_way_back_open(world):
+    world.apply()
+    look = look_at(world.sides)
+    world.join()
+    with pytest.raises(ActiveGroupError, match="group 'g' has 1 member: stop it first"):
+        finish_migration(world.sides, look, world.backup())
+    assert world.phase() is Phase.APPLIED
 
 
 def test_after_a_finish_the_only_copy_of_an_offset_is_not_deleted(world):
