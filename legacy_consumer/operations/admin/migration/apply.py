@@ -152,6 +152,8 @@ class unfinished:  # noqa: N801  (used as a with statement's word)
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         if error is not None and not isinstance(error, Exception):
             logger.warning("%s", self._incomplete("it was interrupted"))
+        elif isinstance(error, MigrationRefusedError):
+            raise self._incomplete("; ".join(error.reasons)) from error
         elif isinstance(error, (ActiveGroupError, ChangeError, BrokersUnavailableError, ZooKeeperError, _StoppedError)):
             # of an error that speaks of its own request; others before it may have written
             raise self._incomplete(str(error).removeprefix("nothing was written: ")) from error

@@ -461,6 +461,13 @@ def test_of_a_rollback_whose_answer_is_lost_all_that_stands_is_counted(world):
     assert world.phase() is Phase.ROLLED_BACK
 
 
+def test_another_operators_step_in_the_middle_is_told_with_what_was_written(world):
+    world.kafka.before_write = lambda: [setattr(world.kafka, "before_write", lambda: None), world.roll_back()]
+    with pytest.raises(MigrationIncompleteError, match=r"3 of 3 partitions .* then: another operator works on its"):
+        world.apply()
+    assert world.in_kafka() == [10, 20, 30]
+
+
 # The end
 
 
