@@ -38,8 +38,6 @@ logger = logging.getLogger(__name__)
 
 _CHUNK = 1000
 """Partitions in one request: some 100 kB, far below any broker's limit."""
-_LONGEST_REASON = 200
-"""Of a partition that is left out; thousands of them still fit in the record."""
 
 
 @dataclass(slots=True)
@@ -116,7 +114,7 @@ def begin_step(
 
 def _left_out(plan: MigrationPlan) -> dict[TopicPartition, str]:
     """Return the partitions that the migration leaves out. An apply decides them anew; a rollback adds to them."""
-    blocked = {move.tp: move.reason[:_LONGEST_REASON] for move in plan.having(Action.BLOCKED)}
+    blocked = {move.tp: move.reason for move in plan.having(Action.BLOCKED)}
     before = plan.look.record.left_out if plan.look.record is not None else {}
     return blocked if plan.direction is Direction.TO_KAFKA else {**before, **blocked}
 

@@ -33,6 +33,8 @@ _TRIES = 3
 """Members that come and go at the same time may stop the write so often."""
 _HISTORY = 50
 """The number of changes of phase that are kept; repeated attempts must not fill the znode."""
+_LONGEST_REASON = 200
+"""Characters of why a partition is left out; fewer if thousands are, for a record has to fit in one request."""
 
 
 class Phase(Enum):
@@ -123,7 +125,8 @@ def write_record(
     """Note the next phase.
 
     no_members: only while the group has none.
-    Raises: MigrationRefusedError if somebody else noted one since `before` was read; ActiveGroupError.
+    Raises: MigrationRefusedError if somebody else noted one since `before` was read, or if so many partitions are left
+    out that their numbers alone do not fit in a request; ActiveGroupError.
     """
     history = (*(before.history if before is not None else ()), (phase.value, at_ms))[-_HISTORY:]
     left_out = dict(sorted((left_out or {}).items()))
@@ -135,7 +138,13 @@ def write_record(
         "zxid": zxid,
     }
     fields |= {"backup": backup, "history": history}
-    data = _encode(fields, left_out)
+    longest, limit = _LONGEST_REASON, store.max_multi_bytes // 2
+    while len(data := _encode(fields, left_out, longest)) > limit:
+        if not longest:
+            raise MigrationRefusedError(
+                group, (f"its record has no room for {len(left_out)} partitions to leave out: mend most of them first",)
+            )
+        longest //= 2
     path = record_path(group)
     op: Op = CreateOp(path, data) if before is None else SetOp(path, data, before.znode_version)
     for attempt in range(_TRIES):
@@ -154,10 +163,10 @@ def write_record(
     return MigrationRecord(phase, at_ms, partitions, backup, history, version, zxid, left_out)
 
 
-def _encode(fields: Mapping[str, object], left_out: Mapping[TopicPartition, str]) -> bytes:
+def _encode(fields: Mapping[str, object], left_out: Mapping[TopicPartition, str], longest: int) -> bytes:
     reasons: dict[str, dict[str, str]] = {}
     for tp, reason in left_out.items():
-        reasons.setdefault(tp.topic, {})[str(tp.partition)] = reason
+        reasons.setdefault(tp.topic, {})[str(tp.partition)] = reason[:longest]
     return encode_json({**fields, **({"left_out": reasons} if reasons else {})})
 
 

@@ -22,11 +22,13 @@ from legacy_consumer.operations.admin.migration import (
     read_records,
     roll_back_migration,
 )
+from legacy_consumer.operations.admin.migration.record import write_record
 from legacy_consumer.operations.admin.offset_plans import make_plan as plan_offsets
 from legacy_consumer.operations.admin.offset_plans import read_standings
 from legacy_consumer.operations.admin.offset_writes import write_plan
 from tests.support.migration_world import TPS, World
 from zk_layout.errors import ConnectionLostError
+from zk_layout.model import TopicPartition
 
 
 @pytest.fixture
@@ -500,7 +502,23 @@ def test_a_commit_between_the_look_and_the_deletion_keeps_the_group(world):
     assert (world.in_zookeeper(), world.phase()) == ([10, 20, 99], Phase.APPLIED)
 
 
-# Records that cannot be read
+# Records that are large or cannot be read
+
+
+@pytest.mark.parametrize(("many", "longest"), [(100, 121), (9000, 25)])
+def test_reasons_are_shortened_until_the_record_fits_in_a_request(world, many, longest):
+    left_out = {TopicPartition("t", n): "x" * 121 for n in range(many)}
+    write_record(world.store, "g", None, Phase.APPLYING, at_ms=1, zxid=0, left_out=left_out)
+    found = read_record(world.store, "g").left_out
+    assert (len(found), set(map(len, found.values()))) == (many, {longest})
+    assert len(world.store.get_data(record_path("g")).data) < world.store.max_multi_bytes
+
+
+def test_more_partitions_than_a_record_has_room_for_are_refused_with_nothing_written(world):
+    left_out = {TopicPartition("t", n): "x" for n in range(60_000)}
+    with pytest.raises(MigrationRefusedError, match="no room for 60000 partitions"):
+        write_record(world.store, "g", None, Phase.APPLYING, at_ms=1, zxid=0, left_out=left_out)
+    assert read_record(world.store, "g") is None
 
 
 @pytest.mark.parametrize(
