@@ -97,7 +97,7 @@ def migrate() -> None:
 
     If the members must not stop together: restart each with offsets.storage=kafka and dual.commit.enabled=true;
     `verify` names the members that remain. Then `apply --rolling` for partitions without an owner, stop all members,
-    `apply` and start the newer consumers. The command never moves an offset backwards, on either side.
+    `apply` and start the newer consumers. An offset that is ahead on the other side stays.
     """
 
 
