@@ -2,9 +2,9 @@
 
 After each command: it moved no offset but to where its plan said; it wrote over no commit that came after its plan; it
 gave a topic that was made anew meanwhile no offset of the earlier one; a step of a migration moved no group past what
-it consumed; given again it changes nothing more; what only looks changes nothing; `migrate verify` calls sound only
-what is; the backup puts everything back; and describe, verify, the doctor, a member and Spark agree about every
-partition (tests/support/agreement.py).
+it consumed, and undid no rewind, also if it was killed or the rewind came in its middle; given again it changes nothing
+more; what only looks changes nothing; `migrate verify` calls sound only what is; the backup puts everything back; and
+describe, verify, the doctor, a member and Spark agree about every partition (tests/support/agreement.py).
 
 To add a command: a function of the generator and the group in COMMANDS that returns its words, without --execute. What
 it may write is read from its own plan, so nothing else is needed. What only looks goes into LOOKING.
@@ -134,7 +134,7 @@ class Operators:
         self.doom = None
         self.first_writes = 0
         self.writes_of = []
-        self.phase = None
+        self.phase = self.step_of = None
         self.rewound = set()
         self.arc = [act for act in ARC if rng.random() < 0.8]
 
@@ -296,10 +296,10 @@ class Operators:
             case "forget" if world.forgets and not world.newer[group]:
                 world.kafka[group].kept.clear()
                 self._forget_rewinds("kafka", group)
-            case "rewind" if is_there and not world.newer[group] and (world.in_kafka(group, tp) or 0) > begin:
+            case "rewind" if is_there and not world.newer[group] and (world.position_in_kafka(group, tp) or 0) > begin:
                 # with Kafka's own tool, which marks nothing
-                world.commit_in_kafka(group, tp, rng.randrange(begin, world.in_kafka(group, tp)), is_own=False)
-                if self._phase(group) == "applied":
+                world.commit_in_kafka(group, tp, rng.randrange(begin, world.position_in_kafka(group, tp)), is_own=False)
+                if self._completed(group) == "applied":
                     self.rewound.add(("kafka", group, tp))
             case _:
                 return
@@ -329,6 +329,13 @@ class Operators:
         there = self.world.store.exists(path) is not None
         return json.loads(self.world.store.get_data(path).data)["phase"] if there else None
 
+    def _completed(self, group):
+        """Return the phase after the last step of a migration that came to its end."""
+        if self._phase(group) is None:
+            return None
+        history = json.loads(self.world.store.get_data(f"/consumers/{group}/migration").data)["history"]
+        return next((name for name, _ in reversed(history) if name not in {"applying", "rolling back"}), None)
+
     def _is_migrating(self, group):
         return self._phase(group) not in {None, "rolled back"}
 
@@ -348,6 +355,8 @@ class Operators:
         assert world.created == [], "looking creates no topic"
         before, offsets = world.numbers(), self._counting()
         self.phase = self._phase(words[2]) if words[0] == "migrate" else None
+        self.step_of = words[2] if words[0] == "migrate" else None
+        was_applied = words[0] == "migrate" and self._completed(words[2]) == "applied"
         self.commits, self.held, self.made_anew, self.had_company = {}, {}, set(), False
         self.ready, self.is_applied = set(), False
         there = set(world.members)
@@ -375,8 +384,6 @@ class Operators:
             self._check_made_anew(words, place)
             if words[0] == "migrate":
                 self._check_step(place, before[place], number)
-                if self._phase(words[2]) != "applied" or self.phase != "applied":
-                    self._forget_rewinds(place[0], words[2])
                 moved = number is not None and positions[place] is not None and place not in self.commits
                 if moved and place[2].topic not in self.made_anew:
                     assert number >= positions[place], f"{place}: moved back from {positions[place]} to {number}"
@@ -388,7 +395,9 @@ class Operators:
             assert self.is_applied, f"{words}: members were not told to follow"
         if fate == "deleted" and self.had_company:
             assert world.store.exists(f"/consumers/{words[2]}") is None, f"{words} made a deleted group again"
-        if words[0] != "migrate":
+        if words[0] == "migrate":
+            self._note_step(words[2], was_applied=was_applied)
+        else:
             self._note_decision(before, after)
         self.ready = set()
         if done is None:
@@ -438,9 +447,23 @@ class Operators:
             side, group, tp = place
             was_named = place not in self.commits or place in self.ready
             if side == "zookeeper" and number != before[place] and was_named:
-                if number is not None and number < (before[place] or 0) and self._phase(group) == "applied":
+                is_back = number is not None and number < (before[place] or 0)
+                is_open = self._is_migrating(group) and self._phase(group) != "finished"
+                if is_back and (is_open or group == self.step_of):
                     self.rewound.add(place)
                 self.world.consumed[group, tp] = max(number or 0, self.world.consumed[group, tp])
+
+    def _note_step(self, group, *, was_applied):
+        """Forget rewinds that are none for the next step: it may write over Kafka's unless its apply was completed."""
+        if not was_applied or self._completed(group) != "applied":
+            self._forget_rewinds("kafka", group)
+        for tp in PARTITIONS:
+            in_zookeeper, in_kafka = (
+                self.world.position_in_zookeeper(group, tp),
+                self.world.position_in_kafka(group, tp),
+            )
+            if self._phase(group) == "finished" or (in_kafka or 0) <= (in_zookeeper or 0):
+                self.rewound.discard(("zookeeper", group, tp))
 
     def _make_anew(self, topic):
         self.world.make_anew(topic)
@@ -559,14 +582,14 @@ class Operators:
     def _operator_between(self, group):
         """Another operator's whole command between two writes of this one; what it changed is as good as a commit."""
         world = self.world
-        mine = self.phase, self.commits, self.held, self.made_anew, self.writes, self.ready
+        mine = self.phase, self.step_of, self.commits, self.held, self.made_anew, self.writes, self.ready
         self.told.append("another operator, meanwhile:")
         hooks, before = (world.before_write, world.after_write), world.numbers()
         world.before_write = world.after_write = lambda: None
         self.is_between = True
         self._command(self.rng.choice(COMMANDS)(self.rng, self.rng.choice((group, *GROUPS))), "")
         self.is_between = False
-        self.phase, self.commits, self.held, self.made_anew, self.writes, self.ready = mine
+        self.phase, self.step_of, self.commits, self.held, self.made_anew, self.writes, self.ready = mine
         self.had_company = True
         world.before_write, world.after_write = hooks
         self.commits |= {place: (n, self.writes) for place, n in world.numbers().items() if n != before[place]}
@@ -579,6 +602,8 @@ class Operators:
             case "w":
                 self._work(group, self.rng.choice(PARTITIONS))
             case "g":
+                # what it created may be what the command stopped at, and is gone when that is given again
+                self.had_company |= group in self.world.members
                 self.world.member_goes(group)
                 self.ready = {place for place in self.ready if place[1] != group}
         places = {place for place in self.world.numbers() if place[:2] == ("zookeeper", group)}
@@ -645,6 +670,10 @@ class Operators:
             if in_kafka is not None and group not in world.members:
                 frontier = world.frontier(group, tp)
                 assert in_kafka <= frontier, f"{group} {tp}: sound, Kafka has {in_kafka}, consumed is {frontier}"
+                is_rewound = ("zookeeper", group, tp) in self.rewound and in_zookeeper is not None
+                assert not is_rewound or in_kafka <= in_zookeeper, (
+                    f"{group} {tp}: sound, rewound to {in_zookeeper} in ZooKeeper, and Kafka has {in_kafka}"
+                )
 
     def _run(self, words):
         done = self.world.run(*words)
