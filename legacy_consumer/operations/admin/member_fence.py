@@ -7,7 +7,7 @@ the folder again, as it does in a new group.
 
 from __future__ import annotations
 
-from legacy_consumer.operations.admin.errors import ActiveGroupError
+from legacy_consumer.errors import ActiveGroupError
 from zk_layout.errors import NodeExistsError, NoNodeError, NotEmptyError, ZooKeeperError
 from zk_layout.paths import ConsumerIdsPath
 from zk_layout.store import Acl, CreateOp, DeleteOp, Op, ZkStore

@@ -16,7 +16,6 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from legacy_consumer.errors import ActiveGroupError
 from legacy_consumer.operations.admin.errors import (
     GroupDeletedError,
     OffsetsChangedError,
