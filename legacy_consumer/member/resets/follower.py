@@ -359,7 +359,8 @@ class ResetFollower:
             before = committed if known is None or committed.problem is not None else known.committed
             is_own = not is_applied and self._offsets.wrote(tp, committed)
             # of a znode that was deleted and created anew, versions count from 0 again: only the transaction differs
-            if not is_own and _written(before) != _written(committed):
+            is_gone = not is_applied and committed.offset is None
+            if not is_own and not is_gone and _written(before) != _written(committed):
                 changed[tp] = committed
         return changed
 

@@ -351,6 +351,21 @@ def test_a_request_that_stays_in_its_first_step_holds_nobody_for_long(caplog):
     assert world.delivery.flowing == set(TPS)
 
 
+@pytest.mark.parametrize("ending", ["called off", "applied"])
+def test_an_offset_that_is_gone_is_gone_on_from_only_if_the_operator_has_written(ending):
+    """With auto.offset.reset=largest a member skipped all messages up to the end of the log."""
+    world = World()
+    world.begin(TPS[:1])
+    world.ask()
+    world.offsets.committed[TPS[0]] = Committed(None, None)
+    if ending == "applied":
+        world.apply()
+    else:
+        world.call_off()
+    assert world.delivery.adopted == ({TPS[0]: None} if ending == "applied" else {})
+    assert world.delivery.flowing == set(TPS[:1])
+
+
 @pytest.mark.parametrize("error", [ConnectionLostError("lost"), OSError("unexpected")])
 def test_a_reset_whose_end_cannot_be_looked_at_is_looked_at_again(error):
     world = World()
