@@ -50,8 +50,9 @@ class Committer:
 
     One commit runs at a time; a commit of an earlier membership of the connector counts too.
 
-    streams: all streams of the member. adopt: moves partitions to offsets that another client committed. on_unowned:
-    called when a commit finds that a partition of the member has no owner znode.
+    streams: all streams of the member. adopt: moves partitions to offsets that another client committed. resetting: the
+    partitions that an operator resets now; the end of the reset decides where they go on. on_unowned: called when a
+    commit finds that a partition of the member has no owner znode.
     """
 
     def __init__(
@@ -63,6 +64,7 @@ class Committer:
         streams: Callable[[], Collection[GatedStream]],
         session_id: Callable[[], int],
         adopt: Callable[[Mapping[TopicPartition, Committed]], None],
+        resetting: Callable[[], Collection[TopicPartition]],
         on_unowned: Callable[[], None],
     ) -> None:
         self._settings = settings
@@ -71,13 +73,13 @@ class Committer:
         self._streams = streams
         self._session_id = session_id
         self._adopt = adopt
+        self._resetting = resetting
         self._on_unowned = on_unowned
         self.lock = progress.committing
         self.beginning: frozenset[TopicPartition] = frozenset()
         """Partitions that are claimed, while the user's code is asked where they begin: it may commit them by name."""
         self._closing = Flag()
         self._refused: frozenset[TopicPartition] = frozenset()
-        self.adopts_foreign_commits = settings.adopt_foreign_commits
         self.commits = 0
         self.failed_commits = 0
         self.foreign_commits = 0
@@ -143,7 +145,8 @@ class Committer:
     def commit_consumed(self, holder: object) -> CommitResult:
         """Commit the consumed messages, and the calling thread's messages in hand, which the call marks as done.
 
-        With commit.conflict=adopt, an adopted offset of another client is in the result's foreign and is no error.
+        An offset of another client that was adopted, or left to the end of a reset, is in the result's foreign and is
+        no error.
         Raises: OffsetsNotCommittedError if any other partition was not written; ZooKeeperError; CommitFailedError when
         Kafka did not take it with any of the tries.
         """
@@ -213,7 +216,7 @@ class Committer:
         reasons.update(dict.fromkeys(more.unowned, _OWNED))
         reasons.update(dict.fromkeys(by_hand, _BY_HAND))
         reasons.update(
-            (tp, f"another client committed {now.offset}: commit.conflict=adopt")
+            (tp, f"another client committed {now.offset}, from where this member goes on")
             for tp, now in result.foreign.items()
             if tp not in result.committed and tp not in reasons
         )
@@ -310,9 +313,10 @@ class Committer:
         *,
         unfenced: bool,
     ) -> None:
-        """Handle an offset of another client: keep ours, or adopt theirs. An unreadable offset is never adopted.
+        """Handle an offset of another client: keep ours, adopt theirs, or leave it to the end of a reset.
 
-        consumer_id None: no member owns the partitions, and their offsets move only forward.
+        An unreadable offset is overwritten. consumer_id None: no member owns the partitions, and their offsets move
+        only forward.
         """
         self.foreign_commits += len(result.foreign)
         greater = {
@@ -321,25 +325,31 @@ class Committer:
             if consumer_id is None and not unfenced and theirs.offset is not None and commits[tp].offset < theirs.offset
         }
         result.refused.update(greater)
-        adopts = self.adopts_foreign_commits and consumer_id is not None
-        adopted = {tp: theirs for tp, theirs in result.foreign.items() if adopts and theirs.problem is None}
+        adopts = self._settings.adopt_foreign_commits and consumer_id is not None
+        resetting = () if consumer_id is None else self._resetting()
+        adopted: dict[TopicPartition, Committed] = {}
+        kept: dict[TopicPartition, Commit] = {}
         for tp, theirs in sorted(result.foreign.items()):
             if tp in greater:
                 continue  # the caller gets an error
             what = f"{theirs.offset} of {tp}"
             if theirs.problem is not None:
                 what = f"no offset of {tp} ({theirs.problem})"
+            if theirs.problem is None and adopts:
+                adopted[tp], rule = theirs, "commit.conflict=adopt"
+            elif theirs.problem is None and tp in resetting:
+                rule = "left as it is, because an operator resets the partition"
+            else:
+                kept[tp], rule = Commit(commits[tp].offset, theirs), "commit.conflict=keep"
             logger.warning(
-                "%s: another client committed %s, ours is %d: commit.conflict=%s",
+                "%s: another client committed %s, ours is %d: %s",
                 self._settings.consumer_id,
                 what,
                 commits[tp].offset,
-                "adopt" if tp in adopted else "keep",
+                rule,
             )
         if adopted:
             self._adopt(adopted)
-        settled = adopted.keys() | greater.keys()
-        kept = {tp: Commit(commits[tp].offset, now) for tp, now in result.foreign.items() if tp not in settled}
         if not kept:
             return
         second = self.offsets.commit(kept, consumer_id=consumer_id, session_id=session_id, unfenced=unfenced)

@@ -215,8 +215,8 @@ class ConsumerConnector:
         owner. If a topic is deleted while its offset is written, the offset may stay; it does not count for a new topic
         of that name.
 
-        Returns: the outcome of each partition; offsets adopted from other clients (commit.conflict=adopt) are in
-        `foreign`.
+        Returns: the outcome of each partition; offsets of other clients that were adopted (commit.conflict=adopt), or
+        that stand because an operator resets the partition, are in `foreign`.
         Raises: OffsetsNotCommittedError naming each partition that was not written, and why; the others are committed.
         OffsetError, TypeError for wrong values; NoSuchTopicError, NoSuchPartitionError; ZooKeeperError; with
         offsets.storage=kafka CommitFailedError after all tries. NotJoinedError before the streams exist,

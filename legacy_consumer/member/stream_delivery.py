@@ -98,6 +98,8 @@ class StreamDelivery:
         self._close_by = float("inf")
         self._buried: set[str] = set()
         self._running: dict[TopicPartition, GatedStream] = {}
+        self.resetting: frozenset[TopicPartition] = frozenset()
+        """See resets.follower.FollowingDelivery."""
         self.listener: RebalanceListener | None = None
         self.committer = Committer(
             CommitSettings(
@@ -112,6 +114,7 @@ class StreamDelivery:
             streams=streams.all,
             session_id=session_id,
             adopt=self.adopt,
+            resetting=lambda: self.resetting,
             on_unowned=on_unowned,
         )
 
@@ -305,15 +308,6 @@ class StreamDelivery:
         for stream in self._streams.all():
             if stream.is_held_by(holder):
                 stream.let_go()
-
-    @property
-    def adopts_foreign_commits(self) -> bool:
-        """Whether commits of other clients count."""
-        return self.committer.adopts_foreign_commits
-
-    @adopts_foreign_commits.setter
-    def adopts_foreign_commits(self, adopts: bool) -> None:
-        self.committer.adopts_foreign_commits = adopts
 
     def stream_with(self, tp: TopicPartition) -> GatedStream:
         """The stream that hands a partition out. Raises: NotAssignedError."""

@@ -43,6 +43,8 @@ class Life:
     """The committed offsets from which it may begin to read."""
     foreign: set = field(default_factory=set)
     """Offsets that an operator or a member of the JVM wrote meanwhile."""
+    adoptable: set = field(default_factory=set)
+    """Those of them that stood while its member might follow a reset of the partition."""
     unadopted: int | None = None
     """The last of those, until a message from there on was handed out."""
     reset: int | None = None
@@ -103,6 +105,8 @@ class Actor:
     """When an ACL last kept it from something."""
     busy: bool = False
     phase: Phase = Phase.CREATED
+    resetting: frozenset = frozenset()
+    """Partitions that it may hold, or not have gone on with yet, because of a reset of the running group."""
 
 
 class Checker:
@@ -141,8 +145,8 @@ class Checker:
         """Of which topics users keep the offsets, and whether partitions without one wait for users."""
         self.acknowledges = False
         """Whether users acknowledge messages by name, in any order."""
-        self.requests_made = False
-        """Whether a reset of the running group was asked for: members then adopt what others commit meanwhile."""
+        self.requested = frozenset()
+        """Partitions that the request for a reset names which stands now."""
         self.told_applied = False
         """Whether a stranger has told members that a reset was done: they go on from the offsets that stand."""
         self.unheard = {}
@@ -211,6 +215,7 @@ class Checker:
             "begins": self.on_begins,
             "paused": self.on_paused,
             "resumed": self.on_resumed,
+            "request": self.on_request,
             "operator": self.on_operator,
             "stranger": self.on_stranger,
             "refused": self.on_refused,
@@ -222,7 +227,7 @@ class Checker:
     # Membership and sessions.
 
     def on_member(self, now, name):
-        self.actors[name] = Actor()
+        self.actors[name] = Actor(resetting=self.requested)
 
     def on_session(self, now, name, session):
         self.owner_of_session[session] = name
@@ -393,7 +398,7 @@ class Checker:
             return
         if life.is_of_deleted:
             return
-        if (life.foreign and self._may_adopt) or tp in self.forbidden or self.told_applied:
+        if self._adoptable(life) or tp in self.forbidden or self.told_applied:
             return
         committed, by = self.offsets.get(tp, (0, ""))
         is_wanted = committed in self.named.get((life.actor, tp), ())
@@ -488,7 +493,7 @@ class Checker:
             life.starts.add(offset)
             life.unadopted = None
         if offset not in expected:
-            if offset in life.foreign and (self._may_adopt or life.next_offset is None):
+            if offset in (life.foreign if life.next_offset is None else self._adoptable(life)):
                 life.next_offset = offset + 1
                 return
             what = "again" if life.next_offset is not None and offset < life.next_offset else "out of turn"
@@ -571,6 +576,7 @@ class Checker:
         life.restarts.add(offset)
         if life.next_offset is not None:
             life.foreign.add(offset)
+            self._note_adoptable(name, self.actors[name].resetting & {tp})
 
     def _may_go_to_end(self, name, life):
         """Whether it may do so again: a release came to nothing, or its offset was deleted."""
@@ -621,7 +627,7 @@ class Checker:
             return
         # None: it adopts that an operator has deleted the offset, and no broker has told it the beginning yet
         is_adopting = position is None and life.has_lost_versions
-        if not is_adopting and position not in {life.next_offset, self._standing(tp)} | life.foreign:
+        if not is_adopting and position not in {life.next_offset, self._standing(tp)} | self._adoptable(life):
             raise Violation("position", f"{name} says {position} of {tp}, and has handed out up to {life.next_offset}")
 
     def on_paused(self, now, name, tp):
@@ -645,18 +651,14 @@ class Checker:
     # Offsets.
 
     def on_operator(self, now, what, *details):
-        if what == "resets live":
-            self.requests_made = True
-        elif what == "was followed":
+        if what == "was followed":
             self._note_followed(details[0])
 
     def on_stranger(self, now, path, data, *_):
-        if "/requests/" in path:
-            self.requests_made = True
-            if b'"applied"' in (data or b""):
-                self.told_applied = True
-                for (_, tp), life in self.lives.items():
-                    life.restarts.add(self._standing(tp))
+        if "/requests/" in path and b'"applied"' in (data or b""):
+            self.told_applied = True
+            for (_, tp), life in self.lives.items():
+                life.restarts.add(self._standing(tp))
 
     def _note_followed(self, written):
         """The owners said that they went on from the new offsets: from here on nothing else is handed out."""
@@ -669,10 +671,27 @@ class Checker:
             life.next_offset = offset
             life.restarts.clear()
             life.foreign.clear()
+            life.adoptable.clear()
 
-    @property
-    def _may_adopt(self):
-        return self.settings.adopt or self.requests_made
+    def on_request(self, now, partitions):
+        """A request for a reset of these partitions stands now; none of any if there is no request any more."""
+        self.requested = partitions
+        for name, actor in self.actors.items():
+            actor.resetting |= partitions
+            self._note_adoptable(name, partitions)
+
+    def note_requested(self, name, partitions):
+        """A member has come to rest; these are what the request named that it read last, and what it holds."""
+        self.actors[name].resetting = self.requested | partitions
+
+    def _note_adoptable(self, name, partitions):
+        for (who, tp), life in self.lives.items():
+            if who == name and tp in partitions:
+                life.adoptable |= life.foreign
+
+    def _adoptable(self, life):
+        """Offsets of others from which its member may go on: no others with commit.conflict=keep."""
+        return life.foreign if self.settings.adopt else life.adoptable
 
     def on_offset(self, now, session, tp, offset):
         self._check_careful(session, f"the offset of {tp}")
@@ -734,6 +753,8 @@ class Checker:
                 and (self.lives[zombie.actor, tp] is zombie)
             ):
                 zombie.foreign.add(offset)
+        for who, actor in self.actors.items():
+            self._note_adoptable(who, actor.resetting & {tp})
         self.offsets[tp] = (offset, name)
         self.unreadable.discard(tp)
         self.deleted.discard(tp)

@@ -257,6 +257,7 @@ class OurMember:
                 raise Violation("not told", f"{self.name} does not say that ZooKeeper refuses its credentials")
             _look_for_defect(status.error, may_be_refused=world.led_stranger.is_there)
             world.record("rest", self.name, status.phase, status.owned)
+            world.checker.note_requested(self.name, self.store.requested | self.follower.held)
             return False
         return True
 

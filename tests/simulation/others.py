@@ -19,16 +19,13 @@ from legacy_consumer.member.resets import (
     answers_path,
     encode_answer,
     encode_request,
-    request_path,
 )
 from legacy_consumer.operations.admin.live_resets import write_live
 from legacy_consumer.operations.admin.offset_plans import make_plan, read_standings
-from tests.simulation.zookeeper import COMMANDS_MULTI_BYTES, GROUP, IDS, OFFSETS, OWNERS
+from tests.simulation.zookeeper import COMMANDS_MULTI_BYTES, GROUP, IDS, OFFSETS, OWNERS, REQUEST
 from tests.support.hostile_bytes import hostile_json
 from zk_layout.codecs import decode_offset, encode_offset
 from zk_layout.errors import LegacyConsumerError, MalformedZnodeError, NoNodeError, NotEmptyError, ZooKeeperError
-
-REQUEST = request_path(GROUP)
 
 HOSTILE = (
     None,

@@ -6,12 +6,14 @@ two ZooKeeper operations, in one thread, by plain nesting of calls.
 
 from __future__ import annotations
 
+from legacy_consumer.member.resets import decode_request, request_path
 from zk_layout.codecs import decode_offset
 from zk_layout.errors import (
     AuthenticationError,
     ConnectionLostError,
     MalformedZnodeError,
     MultiFailedError,
+    NoNodeError,
     NotPermittedError,
 )
 from zk_layout.memory_store import Delivery, MemoryStore, MemoryZooKeeper
@@ -23,6 +25,7 @@ GROUP = "g"
 IDS = f"/consumers/{GROUP}/ids"
 OWNERS = f"/consumers/{GROUP}/owners"
 OFFSETS = f"/consumers/{GROUP}/offsets"
+REQUEST = request_path(GROUP)
 SESSION_TIMEOUT_MS = 6000
 
 
@@ -66,6 +69,9 @@ class RecordingTree(MemoryTree):
             kind, what = self._known.get(op.path) or self._learn(op.path)
             if kind == "other":
                 continue
+            if kind == "request":
+                self._record("request", self.requested())
+                continue
             if isinstance(op, CreateOp):
                 if kind == "owner":
                     self._record("owner+", session_id, what, (op.data or b"").decode())
@@ -82,6 +88,14 @@ class RecordingTree(MemoryTree):
                 self._record("offset-", session_id, what)
         return done
 
+    def requested(self):
+        """The partitions that the request for a reset names which stands now, if members may follow it."""
+        try:
+            znode = self.read(REQUEST)
+            return decode_request(REQUEST, znode.data).partitions if znode.stat.ephemeral_owner else frozenset()
+        except (NoNodeError, MalformedZnodeError):
+            return frozenset()
+
     def _record_offset(self, session_id, tp, op):
         try:
             self._record("offset", session_id, tp, decode_offset(op.path, op.data))
@@ -95,6 +109,8 @@ class RecordingTree(MemoryTree):
             known = (parts[3][:-1], TopicPartition(parts[4], int(parts[5])))
         elif path.startswith(IDS + "/") and not parts[4].startswith("stranger"):
             known = ("id", parts[4])
+        elif path == REQUEST:
+            known = ("request", None)
         self._known[path] = known
         return known
 
@@ -109,6 +125,8 @@ class SimulatedStore(MemoryStore):
     def __init__(self, server, **settings):
         super().__init__(server, **settings)
         self.is_refused = False
+        self.requested = frozenset()
+        """The partitions that a reset names, as far as this client has read."""
         self.least_multi_bytes = 0
 
     @property
@@ -119,6 +137,18 @@ class SimulatedStore(MemoryStore):
         """Refuse its credentials, for good, while it has no connection."""
         self.is_refused = True
         self.queue.append(Delivery(SessionEvent(SessionKind.AUTH_FAILED, 0)))
+
+    def exists(self, path, watcher=None):
+        stat = super().exists(path, watcher)
+        if path == REQUEST and stat is None:
+            self.requested = frozenset()
+        return stat
+
+    def get_data(self, path, watcher=None):
+        znode = super().get_data(path, watcher)
+        if path == REQUEST:
+            self.requested = self._server.tree.requested()
+        return znode
 
     def _request(self, kind, carry_out):
         try:

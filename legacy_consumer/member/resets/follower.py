@@ -50,9 +50,10 @@ _AGAIN_MS = 2000
 
 
 class FollowingDelivery(Delivery, Protocol):
-    """A delivery that can adopt the commits of other clients."""
+    """A delivery whose partitions an operator may move."""
 
-    adopts_foreign_commits: bool
+    resetting: frozenset[TopicPartition]
+    """Partitions that follow a reset next: until then its commits write over no offset of another client there."""
 
     def follow(self, find: Callable[[], Mapping[TopicPartition, Committed]]) -> Mapping[TopicPartition, Committed]:
         """Continue from the offsets that find returns; no commit of this member is under way meanwhile.
@@ -99,7 +100,6 @@ class ResetFollower:
         self._later = later
         self._refusal = refusal
         self._topics_by_hand = topics_by_hand
-        self._adopted_before = delivery.adopts_foreign_commits
         self._owned: set[TopicPartition] = set()
         self._releasing: set[TopicPartition] = set()
         """Partitions that the coordinator has stopped, and neither resumed nor ended."""
@@ -234,6 +234,7 @@ class ResetFollower:
             if request is None:
                 self._go_back()
             elif (refusal := self._refusal_of(request)) is not None:
+                self._go_back()
                 self._answer(Answer(request.request_id, AnswerState.REFUSED, frozenset(), refusal))
             else:
                 self._follow(request)
@@ -282,6 +283,8 @@ class ResetFollower:
 
     def _follow(self, request: Request) -> None:
         if self._request is None or self._request.request_id != request.request_id:
+            # what an earlier request holds must not wait for this one
+            self._go_back()
             logger.warning(
                 "%s: an operator asks to reset offsets of %d partitions", self._name, len(request.partitions)
             )
@@ -293,17 +296,20 @@ class ResetFollower:
         mine = request.partitions & self._owned
         if (request.request_id, request.state) == self._overdue:
             self._let_flow()
-        elif request.state is RequestState.PREPARE:
-            # until the reset is over, commits of other clients count, and messages in hand do not overwrite them
-            self._delivery.adopts_foreign_commits = True
+            return
+        # messages in hand must not be committed over what the operator writes
+        self._delivery.resetting = request.partitions - self._followed
+        if request.state is RequestState.PREPARE:
             self._delivery.stop(mine - self._held)
             self._held |= mine
             self._answer(Answer(request.request_id, AnswerState.READY, mine))
-        elif self._answered != Answer(request.request_id, AnswerState.DONE, mine):
+        else:
             # also for partitions claimed in between: their offsets may have been read before the reset wrote them
             # once each: if the answer fails and is written later, the stored offset may be an own commit by then
-            self._take_up((mine | self._held) - self._followed, is_applied=True)
-            self._followed |= mine
+            if fresh := (mine - self._followed) | self._held:
+                self._take_up(fresh, is_applied=True)
+                self._followed |= mine
+                self._delivery.resetting -= mine
             self._answer(Answer(request.request_id, AnswerState.DONE, mine))
 
     def _hold_no_longer(self, request_id: str) -> None:
@@ -311,7 +317,7 @@ class ResetFollower:
         request = self._request
         if request is None or request.request_id != request_id:
             return
-        if request.state is RequestState.PREPARE or self._held:
+        if request.state is RequestState.PREPARE or self._held or self._delivery.resetting & self._owned:
             seconds = HOLD_MS // 1000
             logger.warning(
                 "%s: waits no longer for the reset that %s asks for since %d s", self._name, self._path, seconds
@@ -320,14 +326,14 @@ class ResetFollower:
             self.look()
 
     def _go_back(self) -> None:
-        """Continue, because there is no request any more."""
+        """Continue, because the request that is followed is there no more."""
         self._let_flow()
         self._request = None
 
     def _let_flow(self) -> None:
         if self._held:
             self._take_up(self._held, is_applied=False)
-        self._delivery.adopts_foreign_commits = self._adopted_before
+        self._delivery.resetting = frozenset()
         if self._answered is not None:
             self._withdraw()
 

@@ -31,6 +31,7 @@ from zk_layout.errors import ConnectionLostError
 from zk_layout.memory_store import MemoryStore, MemoryZooKeeper
 from zk_layout.model import ConsumerThreadId, TopicPartition
 from zk_layout.paths import OffsetPath
+from zk_layout.store import CreateOp, DeleteOp
 
 TPS = [TopicPartition("t", n) for n in range(3)]
 MINE = ConsumerThreadId("g_a", 0)
@@ -62,7 +63,7 @@ class FollowingDelivery(RecordingDelivery):
 
     def __init__(self):
         super().__init__()
-        self.adopts_foreign_commits = False
+        self.resetting = frozenset()
         self.adopted = {}
 
     def follow(self, find):
@@ -121,6 +122,12 @@ class World:
         self.operator.set_data(REQUEST, encode_request(Request(request_id, RequestState.APPLIED, frozenset(tps))))
         self.settle()
 
+    def replace(self, tps, request_id):
+        """Another request takes the place of the one that stands before the member looks."""
+        data = encode_request(Request(request_id, RequestState.PREPARE, frozenset(tps)))
+        self.operator.multi([DeleteOp(REQUEST), CreateOp(REQUEST, data, ephemeral=True)])
+        self.settle()
+
     def call_off(self):
         self.operator.delete(REQUEST)
         self.settle()
@@ -177,7 +184,7 @@ def test_a_partition_flows_if_neither_a_release_nor_a_request_keeps_it_shut(step
         held = owned & set(TPS[:2]) if asked == "prepare" and not overdue else set()
         assert world.delivery.flowing == owned - releasing - held
         assert world.follower.held == held
-        assert world.delivery.adopts_foreign_commits == (asked == "prepare" and not overdue) or asked == "applied"
+        assert world.delivery.resetting & owned == held
 
 
 @pytest.mark.parametrize("ending", ["given up", "applied"])
@@ -349,6 +356,21 @@ def test_a_request_that_stays_in_its_first_step_holds_nobody_for_long(caplog):
     assert "waits no longer for the reset" in caplog.text
     world.follower.look()
     assert world.delivery.flowing == set(TPS)
+
+
+@pytest.mark.parametrize("is_refused", [False, True])
+def test_what_a_request_held_flows_when_another_request_takes_its_place(is_refused):
+    world = World(topics_by_hand=frozenset({"hand"}))
+    world.begin(TPS)
+    world.ask(TPS[:2])
+    world.replace([TPS[1], TopicPartition("hand", 0)] if is_refused else TPS[1:], "s")
+    held = set() if is_refused else set(TPS[1:])
+    assert world.follower.held == held
+    assert world.delivery.resetting == held
+    assert world.delivery.flowing == set(TPS) - held
+    answer = decode_answer("", world.answer())
+    assert (answer.request_id, answer.partitions) == ("s", held)
+    assert answer.state is (AnswerState.REFUSED if is_refused else AnswerState.READY)
 
 
 @pytest.mark.parametrize("ending", ["called off", "applied"])

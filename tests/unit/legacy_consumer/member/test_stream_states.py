@@ -163,6 +163,7 @@ class StreamMachine(RuleBasedStateMachine):
             streams=lambda: [self.stream],
             session_id=lambda: self.store.session_id,
             adopt=lambda _: None,
+            resetting=frozenset,
             on_unowned=lambda: None,
         )
         self.open_stream()

@@ -141,6 +141,7 @@ class World:
             streams=lambda: (),
             session_id=lambda: self.store.session_id,
             adopt=lambda _: pytest.fail("commit.conflict is keep"),
+            resetting=frozenset,
             on_unowned=self.doubt,
         )
         self.epochs = {}
@@ -373,6 +374,7 @@ def test_partitions_refused_by_the_hundred_take_a_bounded_number_of_requests():
         streams=lambda: (),
         session_id=lambda: store.session_id,
         adopt=lambda _: None,
+        resetting=frozenset,
         on_unowned=lambda: None,
     )
     store.create("/consumers/g/ids/g_a", b"", ephemeral=True, make_parents=True)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from legacy_consumer import ConsumerConnector
+from legacy_consumer import ConsumerConnector, OffsetsNotCommittedError
 from legacy_consumer.member.resets import (
     Answer,
     AnswerState,
@@ -63,8 +63,7 @@ class Cluster:
             fetchers=FakeFetchers(self.kafka),
             zookeeper_connect="memory",
             group_id="g",
-            auto_offset_reset="smallest",
-            **{"auto_commit_enable": False, **properties},
+            **{"auto_offset_reset": "smallest", "auto_commit_enable": False, **properties},
         )
         self.connectors.append(connector)
         return connector, connector.create_message_streams({"t": 1})["t"][0]
@@ -217,6 +216,64 @@ def test_partitions_that_are_not_named_flow_on(cluster):
     consume(stream, 20)
     cluster.kafka.produce(T1, 3)
     assert consume(stream, 3) == {1: [20, 21, 22]}
+
+
+@pytest.mark.parametrize("conflict", ["keep", "adopt"])
+@pytest.mark.parametrize("is_named", [False, True])
+def test_offsets_of_others_count_beside_a_reset_as_commit_conflict_says(cluster, caplog, conflict, is_named):
+    """A member went on from any client's offset of any partition, and skipped messages, while a reset of one ran."""
+    member, stream = cluster.member(commit_conflict=conflict)
+    assert sum(map(len, consume(stream, 40).values())) == 40
+    member.commit_offsets()
+    cluster.kafka.produce(T1, 5)
+    assert consume(stream, 5) == {1: list(range(20, 25))}
+    cluster.ask(partitions=[T0])
+    eventually(lambda: member.status.held == {T0})
+    cluster.admin.set_data("/consumers/g/offsets/t/1", b"30")
+    if conflict == "adopt" and is_named:
+        with pytest.raises(OffsetsNotCommittedError, match=r"t/1: another client committed 30"):
+            member.commit_offsets({T1: 25})
+    else:
+        member.commit_offsets({T1: 25} if is_named else None)
+    assert f"ours is 25: commit.conflict={conflict}" in caplog.text
+    assert (cluster.committed(T1), member.position(T1)) == ((25, 25) if conflict == "keep" else (30, 30))
+
+
+@pytest.mark.parametrize("ending", ["called off", "applied"])
+@pytest.mark.parametrize("is_deleted", [False, True])
+def test_a_commit_writes_over_nothing_of_a_partition_that_is_being_reset(cluster, caplog, ending, is_deleted):
+    """The end of the reset decides where the member continues: the commit cannot know who wrote, and why."""
+    member, stream = cluster.member(auto_offset_reset="largest", commit_conflict="keep")
+    for tp in (T0, T1):
+        cluster.kafka.produce(tp, 20)
+    assert sum(map(len, consume(stream, 40).values())) == 40
+    member.commit_offsets()
+    cluster.kafka.produce(T0, 5)
+    in_hand = next(stream.batches(1000, timeout=20.0))
+    assert [message.offset() for message in in_hand] == list(range(40, 45))
+    cluster.ask(partitions=[T0])
+    eventually(lambda: member.status.held == {T0})
+    if is_deleted:
+        cluster.admin.delete("/consumers/g/offsets/t/0")
+    else:
+        cluster.admin.set_data("/consumers/g/offsets/t/0", b"7")
+    assert member.commit_offsets().foreign.keys() == {T0}
+    assert cluster.committed(T0) == (None if is_deleted else 7)
+    assert "ours is 45: left as it is, because an operator resets the partition" in caplog.text
+    with pytest.raises(OffsetsNotCommittedError, match=r"t/0: another client committed (None|7)"):
+        member.commit_offsets({T0: 45})
+    cluster.kafka.produce(T0, 3)
+    if ending == "applied":
+        cluster.admin.set_data(REQUEST, encode_request(Request("r1", RequestState.APPLIED, frozenset([T0]))))
+    else:
+        cluster.admin.delete(REQUEST)
+    eventually(lambda: not member.status.held)
+    if is_deleted and ending == "called off":
+        assert consume(stream, 3) == {0: [45, 46, 47]}
+    elif is_deleted:
+        assert member.position(T0) is None, "it begins at the end, as a partition without an offset does"
+    else:
+        assert consume(stream, 41) == {0: list(range(7, 48))}
 
 
 def test_nothing_is_written_while_an_owner_does_not_answer(cluster):
