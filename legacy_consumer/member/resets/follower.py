@@ -101,6 +101,8 @@ class ResetFollower:
         self._refusal = refusal
         self._topics_by_hand = topics_by_hand
         self._owned: set[TopicPartition] = set()
+        self._waiting: frozenset[TopicPartition] = frozenset()
+        """Partitions that are claimed and could not begin: they hand out nothing, and read their offsets later."""
         self._releasing: set[TopicPartition] = set()
         """Partitions that the coordinator has stopped, and neither resumed nor ended."""
         self._held: set[TopicPartition] = set()
@@ -140,14 +142,16 @@ class ResetFollower:
         try:
             self._delivery.begin(claimed, assignment)
         except PartlyBegunError as error:
-            self._note_begun([tp for tp in claimed if tp not in error.held])
+            self._note_begun(claimed, frozenset(error.held))
             raise
-        self._note_begun(claimed)
+        self._note_begun(claimed, frozenset())
 
-    def _note_begun(self, claimed: Collection[TopicPartition]) -> None:
-        self._owned.update(claimed)
+    def _note_begun(self, claimed: Collection[TopicPartition], waiting: frozenset[TopicPartition]) -> None:
+        begun = [tp for tp in claimed if tp not in waiting]
+        self._waiting = waiting
+        self._owned.update(begun)
         # it may have been stopped before it ever began
-        self._releasing.difference_update(claimed)
+        self._releasing.difference_update(begun)
         if claimed and (self._unseen or self._request is not None):
             try:
                 self.look()
@@ -294,6 +298,7 @@ class ResetFollower:
             self._complaint = ""
         self._request = request
         mine = request.partitions & self._owned
+        answered = mine | (request.partitions & self._waiting)
         if (request.request_id, request.state) == self._overdue:
             self._let_flow()
             return
@@ -302,7 +307,7 @@ class ResetFollower:
         if request.state is RequestState.PREPARE:
             self._delivery.stop(mine - self._held)
             self._held |= mine
-            self._answer(Answer(request.request_id, AnswerState.READY, mine))
+            self._answer(Answer(request.request_id, AnswerState.READY, answered))
         else:
             # also for partitions claimed in between: their offsets may have been read before the reset wrote them
             # once each: if the answer fails and is written later, the stored offset may be an own commit by then
@@ -310,7 +315,7 @@ class ResetFollower:
                 self._take_up(fresh, is_applied=True)
                 self._followed |= mine
                 self._delivery.resetting -= mine
-            self._answer(Answer(request.request_id, AnswerState.DONE, mine))
+            self._answer(Answer(request.request_id, AnswerState.DONE, answered))
 
     def _hold_no_longer(self, request_id: str) -> None:
         """Let the partitions flow although the offsets are not written yet, or this member cannot read them."""

@@ -17,8 +17,8 @@ follow a reset and must be stopped.
 When the command ends for any reason, its session ends and so does the request. Members then continue: from the written
 offset if there is one, else from their position. A request that is not ephemeral does not count, and an answer counts
 only from the session that owns the owner znode, since other clients may also write in a group's folder. A member that
-claims such a partition meanwhile answers for it too, so the operator waits until the present owner of each partition
-has answered.
+claims such a partition meanwhile answers for it too, also if it could not begin, so the operator waits until the
+present owner of each partition has answered.
 
     {"version":1,"id":"5f0c...","state":"prepare","partitions":{"orders":[0,1]}}
     {"version":1,"request":"5f0c...","state":"ready","partitions":{"orders":[0,1]}}

@@ -24,6 +24,7 @@ from legacy_consumer.member.resets import (
 from legacy_consumer.member.resets.records import HOLD_MS
 from legacy_consumer.offsets import Commit, DualOffsetStore, KafkaOffsetStore, ZooKeeperOffsetStore
 from legacy_consumer.offsets.progress import Committed, Progress
+from rebalance.errors import PartlyBegunError
 from tests.simulation.offsets_in_kafka import ask_once
 from tests.support.fake_group_offsets import FakeGroupOffsets
 from tests.support.group_members import RecordingDelivery
@@ -65,6 +66,12 @@ class FollowingDelivery(RecordingDelivery):
         super().__init__()
         self.resetting = frozenset()
         self.adopted = {}
+        self.cannot_begin = set()
+
+    def begin(self, claimed, assignment):
+        super().begin([tp for tp in claimed if tp not in self.cannot_begin], assignment)
+        if held := self.cannot_begin & claimed.keys():
+            raise PartlyBegunError(dict.fromkeys(held, "its offset is unreadable"))
 
     def follow(self, find):
         found = find()
@@ -386,6 +393,33 @@ def test_an_offset_that_is_gone_is_gone_on_from_only_if_the_operator_has_written
         world.call_off()
     assert world.delivery.adopted == ({TPS[0]: None} if ending == "applied" else {})
     assert world.delivery.flowing == set(TPS[:1])
+
+
+@pytest.mark.parametrize("comes", ["before", "after"])
+def test_a_member_answers_for_partitions_that_could_not_begin_and_does_not_open_them(comes):
+    world = World()
+    world.delivery.cannot_begin = {TPS[1], TPS[2]}
+    if comes == "before":
+        world.ask(TPS[:2])
+    with pytest.raises(PartlyBegunError):
+        world.begin(TPS)
+    if comes == "after":
+        world.ask(TPS[:2])
+    assert decode_answer("", world.answer()).partitions == set(TPS[:2])
+    world.offsets.write(TPS[0], 5)
+    world.apply(TPS[:2])
+    answer = decode_answer("", world.answer())
+    assert (answer.state, answer.partitions) == (AnswerState.DONE, set(TPS[:2]))
+    assert world.delivery.flowing == {TPS[0]}
+    assert world.delivery.resetting == {TPS[1]}, "it may have read its offset before the operator wrote"
+    world.offsets.write(TPS[1], 6)
+    world.delivery.cannot_begin = set()
+    world.begin(TPS[1:])
+    assert world.delivery.adopted == {TPS[0]: 5}
+    assert world.delivery.flowing == set(TPS)
+    world.call_off()
+    world.ask(TPS[2:], request_id="s")
+    assert decode_answer("", world.answer()).partitions == {TPS[2]}
 
 
 @pytest.mark.parametrize("error", [ConnectionLostError("lost"), OSError("unexpected")])

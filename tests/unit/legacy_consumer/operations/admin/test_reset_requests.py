@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from legacy_consumer import ConsumerConnector, OffsetsNotCommittedError
+from legacy_consumer import ConsumerConnector, OffsetsNotCommittedError, Phase
 from legacy_consumer.member.resets import (
     Answer,
     AnswerState,
@@ -57,7 +57,7 @@ class Cluster:
         for tp in (T0, T1):
             self.kafka.produce(tp, 20)
 
-    def member(self, **properties):
+    def connector(self, **properties):
         connector = ConsumerConnector(
             store=MemoryStore(self.zookeeper),
             fetchers=FakeFetchers(self.kafka),
@@ -66,6 +66,10 @@ class Cluster:
             **{"auto_offset_reset": "smallest", "auto_commit_enable": False, **properties},
         )
         self.connectors.append(connector)
+        return connector
+
+    def member(self, **properties):
+        connector = self.connector(**properties)
         return connector, connector.create_message_streams({"t": 1})["t"][0]
 
     def reset(self, offsets, **options):
@@ -274,6 +278,37 @@ def test_a_commit_writes_over_nothing_of_a_partition_that_is_being_reset(cluster
         assert member.position(T0) is None, "it begins at the end, as a partition without an offset does"
     else:
         assert consume(stream, 41) == {0: list(range(7, 48))}
+
+
+@pytest.mark.parametrize("why", ["unreadable", "unsaid"])
+def test_a_member_follows_a_reset_of_partitions_that_could_not_begin(cluster, why):
+    """The command took it for a member of the JVM; and it is what doctor advises for an unreadable offset."""
+
+    class Listener:
+        """Of t/1 it says nothing as long as there is no offset."""
+
+        def starting_offsets(self, partitions):
+            if partitions.get(T1, 0) is None:
+                raise OSError("the database is down")
+            return {}
+
+        def before_releasing_partitions(self, partitions):
+            pass
+
+        def before_starting_fetchers(self, partitions, assignment):
+            pass
+
+    cluster.admin.create("/consumers/g/offsets/t/0", b"0", make_parents=True)
+    if why == "unreadable":
+        cluster.admin.create("/consumers/g/offsets/t/1", b"abc")
+    member = cluster.connector(rebalance_backoff_ms=20, rebalance_max_retries=2)
+    if why == "unsaid":
+        member.set_rebalance_listener(Listener())
+    stream = member.create_message_streams({"t": 1})["t"][0]
+    eventually(lambda: member.status.phase is Phase.DEGRADED)
+    followed = cluster.reset({T0: 15, T1: 5})
+    assert (followed.unanswered, followed.written.partitions) == ((), (T0, T1))
+    assert consume(stream, 20) == {0: list(range(15, 20)), 1: list(range(5, 20))}
 
 
 def test_nothing_is_written_while_an_owner_does_not_answer(cluster):
