@@ -236,7 +236,9 @@ class Reconciler:
                 "%s: topic %s was deleted%s; its committed offsets stay, and are not used for %s",
                 self._consumer_id,
                 topic,
-                " and created again: it is read from its beginning" if created is not None else ", its streams wait",
+                " and created again: it is read from its beginning, or where a listener says"
+                if created is not None
+                else ", its streams wait",
                 "the new one" if created is not None else "a new topic of that name",
             )
         self._created = dict(now)

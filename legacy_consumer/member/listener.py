@@ -64,8 +64,9 @@ class StartListener(RebalanceListener, Protocol):
         result, or None, starts there or by auto.offset.reset, unless offsets.by.hand names its topic. Other partitions
         in the result are ignored. If this raises, returns an invalid offset, does not return within drain.timeout.ms,
         or leaves out a partition of offsets.by.hand, the partitions do not start: the member calls it again, and is
-        DEGRADED meanwhile. In it commit_offsets({partition: offset}) commits these partitions, only forward unless
-        unfenced=True.
+        DEGRADED meanwhile. The result counts for a topic that was deleted and created again, too, which the listener
+        cannot know: delete a topic's offsets with the topic. In this hook commit_offsets({partition: offset}) commits
+        these partitions, only forward unless unfenced=True.
         """
         ...
 

@@ -642,6 +642,20 @@ def test_partitions_of_a_deleted_topic_are_lost(cluster):
     eventually(lambda: listener.told[-1] == ("lost", frozenset(TPS)))
 
 
+@pytest.mark.parametrize("by_hand", [{}, {"offsets_by_hand": "t"}])
+def test_a_listeners_start_comes_first_also_for_a_topic_that_was_created_again(cluster, caplog, by_hand):
+    """The member cannot know of which of both topics the offset is, and says so."""
+    listener = Starts({P0: 0, P1: 0}, {P0: 8, P1: EARLIEST})
+    _, stream = cluster.join(listener, **by_hand)
+    take(stream, 20)
+    data = cluster.admin.get_data("/brokers/topics/t").data
+    cluster.admin.multi([DeleteOp("/brokers/topics/t"), CreateOp("/brokers/topics/t", data)])
+    assert take(stream, 12) == {P0: [8, 9], P1: list(range(10))}
+    assert [what for what, _ in listener.told] == ["asked", "start", "release", "asked", "start"]
+    assert listener.told[3] == ("asked", {P0: None, P1: None})
+    assert "created again: it is read from its beginning, or where a listener says" in caplog.text
+
+
 def test_a_listener_without_that_hook_is_told_of_a_release(cluster):
     listener = Listener()
     cluster.join(listener)
