@@ -37,6 +37,7 @@ class Pause(Enum):
 
     SUSPENDED = "the connection to ZooKeeper is suspended"
     USER = "the user has paused it"
+    LEAVING = "its member leaves the group"
 
 
 class Gate:

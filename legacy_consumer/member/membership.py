@@ -256,9 +256,9 @@ class Membership:
         """Drain, commit, release and leave; do not wait for the calling thread's own messages in hand."""
         self._follower.close()
         self.delivery.begin_closing(timeout_s)
-        self.delivery.let_go(this_thread())
         if self._coordinator is not None:
             try:
+                self.delivery.let_go(this_thread())
                 self._coordinator.close(timeout_s)
             except BaseException:
                 # Ctrl-C: the connection is closed next, so what is done is committed now, and the coordinator ends

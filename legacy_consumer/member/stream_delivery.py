@@ -304,9 +304,10 @@ class StreamDelivery:
         return 0 if self._calls is None else self._calls.errors
 
     def let_go(self, holder: object) -> None:
-        """Do not wait for this thread's own messages in hand."""
+        """Do not wait for this thread's own messages in hand, nor hand them out to another thread of this member."""
         for stream in self._streams.all():
             if stream.is_held_by(holder):
+                stream.pause(Pause.LEAVING)
                 stream.let_go()
 
     def stream_with(self, tp: TopicPartition) -> GatedStream:

@@ -240,6 +240,34 @@ def test_a_shutdown_with_less_time_ends_one_that_waits(is_away):
     assert member.connector.status.phase is Phase.CLOSED
 
 
+@pytest.mark.parametrize("leave", ["shutdown", "unsubscribe"])
+def test_what_a_thread_had_in_hand_as_it_left_comes_to_no_other_thread_of_its_member(leave, monkeypatch):
+    """It came again at once, while the coordinator was busy with something else and owned the partition."""
+    member = Member(consumer_timeout_ms=100, auto_commit_enable=False)
+    stream = member.join()
+    assert next(stream).offset() == 0
+    coordinator, said = member.connector._membership._coordinator, []
+    close = coordinator.close
+
+    def take():
+        try:
+            said.append(next(stream).offset())
+        except ConsumerTimeoutError:
+            said.append("nothing")
+
+    def close_late(timeout_s):
+        monkeypatch.undo()
+        other = threading.Thread(target=take)
+        other.start()
+        other.join(60)
+        close(timeout_s)
+
+    monkeypatch.setattr(coordinator, "close", close_late)
+    getattr(member.connector, leave)()
+    assert said == ["nothing"]
+    member.connector.shutdown()
+
+
 def test_an_error_of_closing_does_not_hide_the_users_own(member):
     member.join()
 
