@@ -128,14 +128,17 @@ class StreamInUseError(StreamError):
 
 
 class NotAssignedError(StreamError):
-    """The partition is not this member's, or not this stream's, or not any more."""
+    """The partition is not this member's, or not this stream's, or not any more; or it could not begin yet."""
 
     def __init__(self, partition: TopicPartition) -> None:
         super().__init__(partition)
         self.partition = partition
 
     def _text(self) -> str:
-        return f"{self.partition} is not assigned here, or not any more: see the connector's status.owned"
+        return (
+            f"{self.partition} is not assigned here, or not any more, or has not begun: see the connector's "
+            "status.owned and status.error"
+        )
 
 
 class CallInProgressError(StreamError):

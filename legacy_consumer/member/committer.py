@@ -318,7 +318,8 @@ class Committer:
         An unreadable offset is overwritten. consumer_id None: no member owns the partitions, and their offsets move
         only forward.
         """
-        self.foreign_commits += len(result.foreign)
+        if consumer_id is not None:
+            self.foreign_commits += len(result.foreign)
         greater = {
             tp: OffsetError(_BACKWARDS.format(theirs.offset))
             for tp, theirs in result.foreign.items()

@@ -239,19 +239,18 @@ class ConsumerConnector:
         and in shutdown(), the member waits up to drain.timeout.ms for the acknowledgement of the messages handed out.
 
         Returns: False if the member does not wait for it: it was acknowledged already, was handed out before a seek or
-        before auto.offset.reset moved the position back, or the member no longer owns its partition, and the next owner
-        delivers the message again.
-        Raises: TypeError for a value that is no message; ConfigError with another delivery.rule; NotJoinedError.
+        before auto.offset.reset moved the position back, or the member no longer owns its partition, also after
+        unsubscribe() and shutdown(), and the next owner delivers the message again.
+        Raises: TypeError for a value that is no message; ConfigError with another delivery.rule; CallInProgressError.
         """
         check_message(message)
         if self._config.delivery_rule != "acknowledged":
             what = "must be acknowledged, to acknowledge messages by name"
             raise ConfigError("delivery.rule", self._config.delivery_rule, what)
-        membership = self._joined()
         tp = TopicPartition(message.topic(), message.partition())
         try:
-            return membership.delivery.stream_with(tp).acknowledge(tp, message.offset())
-        except NotAssignedError:
+            return self._joined().delivery.stream_with(tp).acknowledge(tp, message.offset())
+        except (NotAssignedError, NotJoinedError, ConsumerClosedError):
             return False
 
     # Where partitions are read.

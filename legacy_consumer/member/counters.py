@@ -13,8 +13,9 @@ class ConnectorCounters:
     """A reading, for metrics.
 
     consumed, committed: {topic: messages by which the offsets of owned partitions grew}. commits, failed_commits:
-    tries. foreign_commits: offsets that another client wrote. fetch_errors: raised by streams instead of a batch.
-    listener_errors: exceptions of the user's listener.
+    tries; offsets by name are two if this member owns some of the partitions and not the others. foreign_commits:
+    offsets of owned partitions that another client wrote. fetch_errors: raised by streams instead of a batch.
+    listener_errors: exceptions of the user's listener, and hooks that did not return in time.
     """
 
     member: MemberCounters

@@ -154,6 +154,12 @@ class Gate:
             hand = self._ledger.hand
             return frozenset(hand.barred & set(partitions)) if hand is not None else frozenset()
 
+    def forget(self, partitions: Collection[TopicPartition]) -> None:
+        """Remember no message of these partitions, which are stopped and gone, that waits for an acknowledgement."""
+        with self._lock:
+            if self._acknowledgements is not None:
+                self._acknowledgements.forget(partitions)
+
     def _awaits_acknowledgement(self, tp: TopicPartition) -> bool:
         known = self._progress.get(tp)
         return (

@@ -357,6 +357,8 @@ class StreamDelivery:
 
     def _forget(self, partitions: Collection[TopicPartition]) -> None:
         self._progress.forget(partitions)
+        for stream, own in self._by_stream(partitions).items():
+            stream.forget(own)
         for tp in partitions:
             self._running.pop(tp, None)
 

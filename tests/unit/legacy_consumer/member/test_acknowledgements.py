@@ -110,6 +110,20 @@ def test_an_acknowledgement_after_a_seek_or_after_the_partition_has_gone_counts_
     cluster.admin.delete("/brokers/topics/t")
     eventually(lambda: not connector.progress)
     assert not connector.acknowledge(again[1])
+    eventually(lambda: not stream._stream._acknowledgements._partitions)
+
+
+def test_an_acknowledgement_after_the_member_has_left_counts_for_nothing(cluster):
+    """Workers of a pool are late, and do not know whether their member is still there."""
+    connector, stream = cluster.join(drain_timeout_ms=100)
+    message = next(stream)
+    connector.unsubscribe()
+    assert connector.acknowledge(message) is False
+    (stream,) = connector.create_message_streams({"t": 1})["t"]
+    assert connector.acknowledge(message) is False
+    message = next(stream)
+    connector.shutdown()
+    assert connector.acknowledge(message) is False
 
 
 @pytest.mark.parametrize("how", ["by a seek", "by name"])

@@ -524,6 +524,24 @@ def test_a_commit_whose_partition_follows_a_reset_meanwhile_changes_nothing_afte
     assert (cluster.committed(TPS[0]), connector.position(TPS[0])) == (13, 13)
 
 
+def test_another_clients_commit_of_a_partition_that_nobody_owns_is_no_foreign_commit(cluster, monkeypatch):
+    """The metric counts offsets of owned partitions."""
+    cluster.create_topic("x", 1)
+    unowned = TopicPartition("x", 0)
+    connector, _ = cluster.join()
+    commit = ZooKeeperOffsetStore.commit
+
+    def commit_behind_another(store, commits, **options):
+        monkeypatch.undo()
+        cluster.write(unowned, b"3")
+        return commit(store, commits, **options)
+
+    monkeypatch.setattr(ZooKeeperOffsetStore, "commit", commit_behind_another)
+    connector.commit_offsets({unowned: 4})
+    assert cluster.committed(unowned) == 4
+    assert connector.counters.foreign_commits == 0
+
+
 def test_an_explicit_commit_is_not_undone_by_the_members_next_commit(cluster):
     cluster.produce(40, TPS[0])
     with cluster.connector(auto_commit_interval_ms=20) as connector:

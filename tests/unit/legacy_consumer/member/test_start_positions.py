@@ -151,6 +151,8 @@ def test_one_partition_without_a_start_does_not_keep_the_others(cluster):
     assert take(stream, 1) == {P1: [9]}
     assert connector.status.phase is not Phase.STABLE
     assert "t/0: the listener's starting_offsets says -7, which is no offset" in str(connector.status.error)
+    with pytest.raises(NotAssignedError, match=r"t/0 .*, or has not begun: .* status.owned and status.error"):
+        connector.seek(P0, 5)
     with pytest.raises(OffsetsNotCommittedError) as refused:
         connector.commit_offsets({P0: 5})
     assert "another member" not in str(refused.value), "this member is its owner"
