@@ -216,7 +216,7 @@ class Committer:
         reasons.update(dict.fromkeys(more.unowned, _OWNED))
         reasons.update(dict.fromkeys(by_hand, _BY_HAND))
         reasons.update(
-            (tp, f"another client committed {now.offset}, from where this member goes on")
+            (tp, f"another client committed {now.offset}, and that stands")
             for tp, now in result.foreign.items()
             if tp not in result.committed and tp not in reasons
         )
