@@ -230,6 +230,7 @@ def test_a_reset_that_is_called_off_goes_on_behind_a_commit_of_the_users_code_ma
         later=lambda errand, delay_ms: None,
     )
     s.delivery.drop([TP])
+    s.admin.create("/consumers/g/offsets/t/0", b"0", make_parents=True)
     follower.begin({TP: ConsumerThreadId("g_a", 0)}, {})
     assert s.take() == [0, 1]
     s.stream.come_back()
