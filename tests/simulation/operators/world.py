@@ -173,7 +173,8 @@ class OperatorsWorld(MemoryCluster):
 
     def member_comes(self, group):
         for path in self.ghosts:
-            if self.store.exists(path) is not None and path.startswith(f"/consumers/{group}/"):
+            is_left = group not in self.members and self.store.exists(path) is not None
+            if is_left and path.startswith(f"/consumers/{group}/"):
                 self.store.delete(path)
         if group not in self.members and not self.newer[group]:
             self.members[group] = self.join(group, f"{group}_m", '{"t":1,"u":1}')
