@@ -80,7 +80,8 @@ class Mailbox:
     def changed(self) -> set[str]:
         """Return the paths of the watch events that wait, first or behind something else."""
         with self._lock:
-            return {key.path for key in list(self._inbox) if isinstance(key, WatchEvent)}
+            waiting = list(self._inbox)
+        return {key.path for key in waiting if isinstance(key, WatchEvent)}
 
     def set_alarm(self, alarm: Alarm, delay_ms: int, since_s: float | None = None, *, no_later: bool = False) -> None:
         """Ring once, delay_ms from since_s on, by default from now; an alarm that is set already begins anew.

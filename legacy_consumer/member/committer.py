@@ -113,11 +113,7 @@ class Committer:
         already. Raises: a retriable LegacyConsumerError, after which the caller calls it again.
         """
         with self.lock:
-            wrong = {
-                tp: Commit(0, seen)
-                for tp, seen in self.offsets.read(sorted(partitions)).items()
-                if seen.offset and seen.topic is not None and self.offsets.wrote(tp, seen)
-            }
+            wrong = self._commits_for_new_topics(partitions)
             if not wrong:
                 return
             result = self.offsets.commit(wrong, consumer_id=self._settings.consumer_id, session_id=self._session_id())
@@ -134,6 +130,13 @@ class Committer:
                 min(failed),
                 why,
             )
+
+    def _commits_for_new_topics(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Commit]:
+        return {
+            tp: Commit(0, seen)
+            for tp, seen in self.offsets.read(sorted(partitions)).items()
+            if seen.offset and seen.topic is not None and self.offsets.wrote(tp, seen)
+        }
 
     def finish(self) -> None:
         """Wait for the end of a commit that is under way: it may write partitions that are lost since."""
