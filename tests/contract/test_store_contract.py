@@ -265,6 +265,18 @@ def test_no_read_sees_a_change_before_its_watch_has_fired(store: ZkStore, other:
         writer.join()
 
 
+def test_no_write_behind_a_change_is_answered_before_the_watch_has_fired(store: ZkStore, other: ZkStore, root: str):
+    """By that a member knows whether a topic was created again before its commit."""
+    store.create(f"{root}/topic", b"")
+    store.create(f"{root}/offset", b"1")
+    for version in range(20):
+        seen = Recorder[WatchEvent]()
+        store.get_data_many([f"{root}/topic"], seen)
+        other.multi([DeleteOp(f"{root}/topic"), CreateOp(f"{root}/topic", b"")])
+        store.multi([SetOp(f"{root}/offset", b"2", version)])
+        assert len(seen.events) == 1
+
+
 def test_a_watch_on_ones_own_write_has_fired_when_the_write_returns(store: ZkStore, root: str):
     seen = Recorder[WatchEvent]()
     store.get_children(root, seen)
