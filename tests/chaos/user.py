@@ -17,6 +17,7 @@ from pathlib import Path
 from legacy_consumer import LegacyConsumerError, NotAssignedError
 from tests.chaos.history import HistoryFile, runs_of
 from tests.chaos.producing import number_of
+from zk_layout.signals import Flag
 
 COMMIT_EVERY_S = 0.7
 BATCH_WAIT_S = 0.5
@@ -71,7 +72,8 @@ class User:
         self._how = how
         self._on = on
         self._history = history
-        self._never = threading.Event()
+        # an exception may strike any wait: threading.Event breaks its lock then
+        self._never = Flag()
         self._taken = None
         """What the loop was handed out and has not written down yet."""
         self._asked = self._committed = time.monotonic()
