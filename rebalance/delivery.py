@@ -53,9 +53,9 @@ class Delivery(Protocol):
         ...
 
     def disown(self, partitions: Collection[TopicPartition]) -> None:
-        """The topics of these were deleted before their last commit, and perhaps created again before it.
+        """The topics of these partitions were deleted, and perhaps created again, before the last commit arrived.
 
-        No member may begin the new topics at what it says.
+        The delivery undoes that commit, so that no member begins a new topic at the old topic's offset.
         """
         ...
 

@@ -72,7 +72,7 @@ class Reconciler:
         self._stopped: set[TopicPartition] = set()
         self._created: dict[str, int | None] = {}
         self._ended: dict[TopicPartition, int | None] = {}
-        """{partition that is not released yet: what created its topic, as known before its last commit}"""
+        """{partition that has ended and is not released yet: the transaction that had created its topic}"""
         self._announced: Assignment | None = None
         self._released = self._claimed = 0
         """How many partitions, since all was settled."""
@@ -273,9 +273,10 @@ class Reconciler:
         self._disown_commits()
 
     def _disown_commits(self) -> None:
-        """Look once more at topics whose watches have fired by the time of the last commit, which may come after them.
+        """Undo the last commits that arrived after their topics were deleted.
 
-        ZooKeeper tells of a deletion before it answers a later commit.
+        ZooKeeper sends the watch event of a deletion before it answers a later commit, so only topics whose watches
+        have fired are read again.
         """
         if not self._ended:
             return

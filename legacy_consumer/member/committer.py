@@ -107,10 +107,11 @@ class Committer:
             logger.exception("%s: gives partitions up without a commit", self._settings.consumer_id)
 
     def disown(self, partitions: Collection[TopicPartition]) -> None:
-        """Commit 0 for partitions of deleted topics that were created again before the last commit.
+        """Replace the member's last commit by 0 if it arrived after the topic was created again.
 
-        That commit would count for the new topic, of which nobody is done with a message. The partitions are forgotten
-        already. Raises: a retriable LegacyConsumerError, after which the caller calls it again.
+        Without this, the next owner would begin the new topic at the old topic's offset, and skip its first messages.
+        The caller has forgotten the partitions before.
+        Raises: a retriable LegacyConsumerError, after which the caller calls it again.
         """
         with self.lock:
             wrong = self._commits_for_new_topics(partitions)

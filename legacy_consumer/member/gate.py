@@ -155,7 +155,7 @@ class Gate:
             return frozenset(hand.barred & set(partitions)) if hand is not None else frozenset()
 
     def forget(self, partitions: Collection[TopicPartition]) -> None:
-        """Remember no message of these partitions, which are stopped and gone, that waits for an acknowledgement."""
+        """Forget the messages of these stopped partitions that wait for an acknowledgement."""
         with self._lock:
             if self._acknowledgements is not None:
                 self._acknowledgements.forget(partitions)

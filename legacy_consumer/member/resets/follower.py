@@ -53,7 +53,7 @@ class FollowingDelivery(Delivery, Protocol):
     """A delivery whose partitions an operator may move."""
 
     resetting: frozenset[TopicPartition]
-    """Partitions that follow a reset next: until then its commits write over no offset of another client there."""
+    """Partitions that an operator resets now. The member's commits overwrite no offset of another client there."""
 
     def follow(self, find: Callable[[], Mapping[TopicPartition, Committed]]) -> Mapping[TopicPartition, Committed]:
         """Continue from the offsets that find returns; no commit of this member is under way meanwhile.
@@ -331,7 +331,7 @@ class ResetFollower:
             self.look()
 
     def _go_back(self) -> None:
-        """Continue, because the request that is followed is there no more."""
+        """Continue: the request that the member followed is gone."""
         self._let_flow()
         self._request = None
 

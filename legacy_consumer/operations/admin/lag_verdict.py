@@ -52,8 +52,8 @@ _BAD = frozenset({Kind.REWIND, Kind.STALL, Kind.STOP, Kind.ERROR})
 class Sample(NamedTuple):
     """One look at one partition; a tuple, because an exporter keeps a million of them.
 
-    seen_at_ms: when it was looked at, by a clock that nobody sets. offset, committed_at_ms: the committed offset and
-    when it was written, by ZooKeeper's clock; None if there is none. lag: None if no broker said where the log ends.
+    seen_at_ms: the time of the look, by the monotonic clock. offset, committed_at_ms: the committed offset and when it
+    was written, by ZooKeeper's clock; None if there is none. lag: None if no broker said where the log ends.
     """
 
     seen_at_ms: int

@@ -190,7 +190,7 @@ def _chunks(
 
 
 def missing_folders(store: ZkStore, planned: Sequence[tuple[OffsetPlan, Sequence[OffsetChange]]]) -> list[Op]:
-    """What creates the folders of these changes that are not there, for the front of their multi.
+    """Return the operations that create the missing folders of these changes. They go to the front of the multi.
 
     Raises: GroupDeletedError if a group is gone since its plan was made; ZooKeeperError.
     """

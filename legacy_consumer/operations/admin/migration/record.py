@@ -125,8 +125,8 @@ def write_record(
     """Note the next phase.
 
     no_members: only while the group has none.
-    Raises: MigrationRefusedError if somebody else noted one since `before` was read, or if so many partitions are left
-    out that their numbers alone do not fit in a request; ActiveGroupError.
+    Raises: MigrationRefusedError if another operator has noted a phase since `before` was read, or if the record is
+    too large for one request because it leaves out too many partitions; ActiveGroupError.
     """
     history = (*(before.history if before is not None else ()), (phase.value, at_ms))[-_HISTORY:]
     left_out = dict(sorted((left_out or {}).items()))
