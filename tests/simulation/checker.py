@@ -56,10 +56,9 @@ class Life:
     blips: int = 0
     """The blips of its member when it last handed out a message."""
     restarts: set[int] = field(default_factory=set)
-    """Offsets that have stood since the first blip behind that: a release that came to nothing is begun anew there.
-
-    Or since a stranger said that a reset is applied, which members follow.
-    """
+    """Offsets that have stood since the first blip behind that: a release that came to nothing is begun anew there."""
+    applied: set[int] = field(default_factory=set)
+    """Offsets that stood while its member might follow a stranger that said, a reset is applied: also its own ones."""
     user: int = 0
     """The user of its member that was given that message."""
     acked: int | None = None
@@ -319,7 +318,8 @@ class Checker:
         if isinstance(error, NotPermittedError):
             actor.forbidden_at = now
         self._note_unanswered(name)
-        self._note_blip(name, actor)
+        if actor.busy or actor.phase is not Phase.STABLE:
+            self._note_blip(name, actor)
         for (who, _), life in self.lives.items():
             if who == name:
                 life.acked = None
@@ -327,7 +327,7 @@ class Checker:
     def on_denied(self, now, session, path):
         """A member could not read an owner: if it was to be released, the partition is begun anew when it is not."""
         name = self.owner_of_session[session]
-        if (actor := self.actors.get(name)) is not None:
+        if (actor := self.actors.get(name)) is not None and (actor.busy or actor.phase is not Phase.STABLE):
             self._note_blip(name, actor)
 
     def on_interrupted(self, now, name, *_):
@@ -398,7 +398,7 @@ class Checker:
             return
         if life.is_of_deleted:
             return
-        if self._adoptable(life) or tp in self.forbidden or self.told_applied:
+        if self._adoptable(life) or tp in self.forbidden or life.applied:
             return
         committed, by = self.offsets.get(tp, (0, ""))
         is_wanted = committed in self.named.get((life.actor, tp), ())
@@ -467,19 +467,18 @@ class Checker:
         if life.is_of_deleted:
             return
         expected = life.starts if life.next_offset is None else {life.next_offset}
-        if actor.blips != life.blips or self.told_applied:
+        if actor.blips != life.blips:
             # a release that was lost on its way is taken back when it turns out that nothing happened; what somebody
             # commits between that and the next message comes too late for it
             expected = expected | life.restarts
-        if self.told_applied:
-            expected = expected | {self._standing(tp)}
+        expected = expected | life.applied
         if tp.topic in self.deletions and life.next_offset is None:
             # one that died had committed its old position for the new topic: the log may have ended before that
             expected = expected | {0}
         life.blips = actor.blips
         life.restarts.clear()
-        if self.told_applied:
-            life.restarts.add(self._standing(tp))
+        life.applied.clear()
+        self._note_adoptable(name, actor.resetting & {tp})
         life.user = user
         if offset != life.next_offset:
             life.waiting.clear()
@@ -564,6 +563,7 @@ class Checker:
             life.acked = life.reset = life.unadopted = None
             life.sought = offset if life.sought is None else min(life.sought, offset)
             life.restarts.clear()
+            life.applied.clear()
             life.waiting.clear()
 
     def on_end_found(self, now, name, tp, offset):
@@ -627,7 +627,7 @@ class Checker:
             return
         # None: it adopts that an operator has deleted the offset, and no broker has told it the beginning yet
         is_adopting = position is None and life.has_lost_versions
-        if not is_adopting and position not in {life.next_offset, self._standing(tp)} | self._adoptable(life):
+        if not is_adopting and position not in {life.next_offset} | self._adoptable(life) | life.applied:
             raise Violation("position", f"{name} says {position} of {tp}, and has handed out up to {life.next_offset}")
 
     def on_paused(self, now, name, tp):
@@ -657,8 +657,8 @@ class Checker:
     def on_stranger(self, now, path, data, *_):
         if "/requests/" in path and b'"applied"' in (data or b""):
             self.told_applied = True
-            for (_, tp), life in self.lives.items():
-                life.restarts.add(self._standing(tp))
+            for name, actor in self.actors.items():
+                self._note_adoptable(name, actor.resetting)
 
     def _note_followed(self, written):
         """The owners said that they went on from the new offsets: from here on nothing else is handed out."""
@@ -670,6 +670,7 @@ class Checker:
             life.reset = life.acked = None
             life.next_offset = offset
             life.restarts.clear()
+            life.applied.clear()
             life.foreign.clear()
             life.adoptable.clear()
 
@@ -688,6 +689,8 @@ class Checker:
         for (who, tp), life in self.lives.items():
             if who == name and tp in partitions:
                 life.adoptable |= life.foreign
+                if self.told_applied:
+                    life.applied.add(self._standing(tp))
 
     def _adoptable(self, life):
         """Offsets of others from which its member may go on: no others with commit.conflict=keep."""
@@ -731,6 +734,7 @@ class Checker:
                 life.unadopted = None
             if life.next_offset is None:
                 life.starts.add(offset)
+            life.has_lost_versions = False
         elif life is not None:
             # also one that was robbed of its owner znode, and is not aware of it
             life.foreign.add(offset)
@@ -764,7 +768,7 @@ class Checker:
         """An offset was written."""
         standing = self._standing(tp)
         for (who, owned), known in self.lives.items():
-            if owned == tp and (known.blips != self.actors[who].blips or self.told_applied):
+            if owned == tp and known.blips != self.actors[who].blips:
                 known.restarts.add(standing)
         life = self.owners.get(tp)
         if self.is_dual and life is not None and life.next_offset is None:
