@@ -125,8 +125,8 @@ def write_record(
     """Note the next phase.
 
     no_members: only while the group has none.
-    Raises: MigrationRefusedError if another operator has noted a phase since `before` was read, or if the record is
-    too large for one request because it leaves out too many partitions; ActiveGroupError.
+    Raises: MigrationRefusedError if another operator has noted a phase or deleted the group since `before` was read, or
+    if the record is too large for one request because it leaves out too many partitions; ActiveGroupError.
     """
     history = (*(before.history if before is not None else ()), (phase.value, at_ms))[-_HISTORY:]
     left_out = dict(sorted((left_out or {}).items()))
@@ -153,7 +153,12 @@ def write_record(
             store.multi([*fence, op, *back])
             break
         except MultiFailedError as error:
-            if error.path == path and isinstance(error.cause, (BadVersionError, NodeExistsError, NoNodeError)):
+            if error.path == path and isinstance(error.cause, NoNodeError):
+                raise MigrationRefusedError(
+                    group,
+                    ("the group, or the record of its migration, was deleted meanwhile: run `migrate plan` again",),
+                ) from error
+            if error.path == path and isinstance(error.cause, (BadVersionError, NodeExistsError)):
                 raise MigrationRefusedError(
                     group, ("another operator works on its migration at this moment: look at `migrate plan` again",)
                 ) from error

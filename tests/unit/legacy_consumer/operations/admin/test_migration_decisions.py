@@ -9,6 +9,7 @@ from functools import partial
 import pytest
 
 from legacy_consumer.errors import ActiveGroupError, MigrationIncompleteError, MigrationRefusedError
+from legacy_consumer.operations.admin.deletion import delete_group
 from legacy_consumer.operations.admin.errors import GroupChangedError
 from legacy_consumer.operations.admin.group_trees import read_trees, record_path
 from legacy_consumer.operations.admin.migration import (
@@ -461,6 +462,17 @@ def test_of_a_rollback_whose_answer_is_lost_all_that_stands_is_counted(world):
     world.store.multi = lose_the_answer
     assert roll_back_migration(world.sides, plan, world.backup()).written == {TPS[0]: 50, TPS[1]: 60}
     assert world.phase() is Phase.ROLLED_BACK
+
+
+def test_a_group_that_is_deleted_in_the_middle_is_told_with_what_was_written(world):
+    def delete():
+        world.kafka.before_write = lambda: None
+        delete_group(world.store, "g")
+
+    world.kafka.before_write = delete
+    with pytest.raises(MigrationIncompleteError, match=r"3 of 3 partitions .* then: the group, or the record of its"):
+        world.apply()
+    assert world.in_kafka() == [10, 20, 30]
 
 
 def test_another_operators_step_in_the_middle_is_told_with_what_was_written(world):
