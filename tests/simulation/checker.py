@@ -51,6 +51,8 @@ class Life:
     """The offset that an operator wrote under the running group, until it is handed out or overwritten."""
     has_lost_versions: bool = False
     """Whether the offset's znode was deleted meanwhile."""
+    has_written_since: bool = False
+    """Whether its member has written the offset after that, and so knows its version again."""
     next_offset: int | None = None
     """After the last message handed out."""
     blips: int = 0
@@ -734,7 +736,7 @@ class Checker:
                 life.unadopted = None
             if life.next_offset is None:
                 life.starts.add(offset)
-            life.has_lost_versions = False
+            life.has_written_since = True
         elif life is not None:
             # also one that was robbed of its owner znode, and is not aware of it
             life.foreign.add(offset)
@@ -902,7 +904,7 @@ class Checker:
         life = self.owners.get(tp)
         if life is not None:
             # a znode that is created anew has the versions of the one before: no commit can tell them apart
-            life.unadopted, life.has_lost_versions = None, True
+            life.unadopted, life.has_lost_versions, life.has_written_since = None, True, False
 
     def _note_no_offset(self, tp):
         """Note that the next owner begins at the end, and with commit.conflict=adopt this one goes there."""
@@ -914,7 +916,8 @@ class Checker:
                 life.may_begin_at_end = True
         life = self.owners.get(tp)
         if life is not None:
-            life.unadopted, life.reset, life.has_lost_versions = None, None, True
+            life.unadopted, life.reset = None, None
+            life.has_lost_versions, life.has_written_since = True, False
 
     def _standing(self, tp):
         """Return the committed offset; without one, None where members then begin at the end, and 0 elsewhere."""
@@ -946,7 +949,8 @@ class Checker:
         if own is not None and own.is_of_deleted:
             return
         life = self.owners.get(tp)
-        is_unseen = is_owners and life.unadopted not in (None, offset) and not life.has_lost_versions
+        knows_version = is_owners and (life.has_written_since or not life.has_lost_versions)
+        is_unseen = knows_version and life.unadopted not in (None, offset)
         # a commit that is carried out late was decided before
         if self.settings.adopt and is_unseen and not may_go_back:
             raise Violation("overwritten", f"{name} commits {offset} of {tp} over {by}'s {before}, unseen")
