@@ -319,6 +319,9 @@ class Checker:
         actor = self.actors[name]
         if isinstance(error, NotPermittedError):
             actor.forbidden_at = now
+            for (who, tp), life in self.lives.items():
+                if who == name:
+                    self._note_lost_position(tp, life)
         self._note_unanswered(name)
         if actor.busy or actor.phase is not Phase.STABLE:
             self._note_blip(name, actor)
@@ -375,12 +378,8 @@ class Checker:
         if tp.topic not in self.gone:
             self.unaware.discard((life.actor, tp.topic))
         life.ended, life.ended_after = now, len(self._history.events)
-        offset, by = self.offsets.get(tp, (0, ""))
-        is_lost = how == "session ended" or session != life.session
-        if life.is_of_deleted and by == life.actor and is_lost:
-            # it had committed its old position for the new topic, and nobody can know that
-            self._ack(tp, range(offset))
-            self.offsets[tp] = (offset, f"{by}, lost")
+        if how == "session ended" or session != life.session:
+            self._note_lost_position(tp, life)
         if how == "session ended":
             life.how = life.how or how
         elif session != life.session:
@@ -393,6 +392,13 @@ class Checker:
         else:
             life.how = "released"
             self._check_release(life, tp)
+
+    def _note_lost_position(self, tp, life):
+        """If its member had committed its old position for a new topic, nobody can know that now, or mend it."""
+        offset, by = self.offsets.get(tp, (0, ""))
+        if life.is_of_deleted and by == life.actor:
+            self._ack(tp, range(offset))
+            self.offsets[tp] = (offset, f"{by}, lost")
 
     def _check_release(self, life, tp):
         """Check that a released partition has committed all that its users are done with."""
