@@ -193,11 +193,7 @@ class Committer:
         known = {tp: of for tp, of in self._progress.snapshot().items() if tp in offsets}
         not_mine = sorted(offsets.keys() - known.keys())
         others = self.offsets.read(not_mine) if not_mine else {}
-        reasons = {
-            tp: _BACKWARDS.format(seen.offset)
-            for tp, seen in others.items()
-            if not unfenced and seen.offset is not None and offsets[tp] < seen.offset
-        }
+        reasons = {} if unfenced else _reasons_against(offsets, others)
         owned = {tp: Commit(offsets[tp], of.committed) for tp, of in known.items()}
         owned.update((tp, Commit(offsets[tp], others[tp])) for tp in self.beginning & others.keys() - reasons.keys())
         result = self._write(owned, consumer_id=self._settings.consumer_id)
@@ -324,12 +320,10 @@ class Committer:
         """
         if consumer_id is not None:
             self.foreign_commits += len(result.foreign)
-        greater = {
-            tp: OffsetError(_BACKWARDS.format(theirs.offset))
-            for tp, theirs in result.foreign.items()
-            if consumer_id is None and not unfenced and theirs.offset is not None and commits[tp].offset < theirs.offset
-        }
-        result.refused.update(greater)
+        greater: dict[TopicPartition, str] = {}
+        if consumer_id is None and not unfenced:
+            greater = _reasons_against({tp: commit.offset for tp, commit in commits.items()}, result.foreign)
+        result.refused.update((tp, OffsetError(reason)) for tp, reason in greater.items())
         adopts = self._settings.adopt_foreign_commits and consumer_id is not None
         resetting = () if consumer_id is None else self._resetting()
         adopted: dict[TopicPartition, Committed] = {}
@@ -364,3 +358,16 @@ class Committer:
         result.refused.update(dict.fromkeys(second.foreign, OffsetError(_OVERTAKEN)))
         result.unowned |= second.unowned
         result.failure = result.failure or second.failure
+
+
+def _reasons_against(
+    offsets: Mapping[TopicPartition, int], stored: Mapping[TopicPartition, Committed]
+) -> dict[TopicPartition, str]:
+    """Why partitions without an owner are not written: they move only forward, so what stands there must be visible."""
+    reasons: dict[TopicPartition, str] = {}
+    for tp, seen in stored.items():
+        if seen.problem is not None and seen.version is None:
+            reasons[tp] = seen.problem
+        elif seen.offset is not None and offsets[tp] < seen.offset:
+            reasons[tp] = _BACKWARDS.format(seen.offset)
+    return reasons

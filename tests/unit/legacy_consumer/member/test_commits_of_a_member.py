@@ -17,6 +17,7 @@ from legacy_consumer.errors import (
     OffsetsNotCommittedError,
 )
 from legacy_consumer.offsets import CommitResult, ZooKeeperOffsetStore
+from legacy_consumer.offsets.progress import Committed
 from rebalance.coordinator import Coordinator
 from rebalance.mailbox import Errand
 from tests.support.member_cluster import MemberCluster, RefusingStore
@@ -643,6 +644,26 @@ def test_an_offset_of_a_partition_that_nobody_owns_is_not_moved_back_over_one_th
     with pytest.raises(OffsetsNotCommittedError, match="u/0: the group has committed 20 already"):
         connector.commit_offsets({elsewhere: 10})
     assert cluster.committed(elsewhere) == 20
+
+
+def test_an_offset_of_a_partition_that_nobody_owns_is_not_moved_back_when_an_acl_hid_what_stands_there(
+    cluster, monkeypatch
+):
+    cluster.admin.create("/brokers/topics/u", encode_topic(TopicAssignment({0: (0,)})))
+    elsewhere = TopicPartition("u", 0)
+    connector = cluster.connector()
+    stream_of(connector)
+    connector.commit_offsets({elsewhere: 5})
+    read = ZooKeeperOffsetStore.read
+
+    def read_while_an_acl_closes_it(_store, partitions):
+        monkeypatch.setattr(ZooKeeperOffsetStore, "read", read)
+        return {tp: Committed(None, None, problem="an ACL forbids it") for tp in partitions}
+
+    monkeypatch.setattr(ZooKeeperOffsetStore, "read", read_while_an_acl_closes_it)
+    with pytest.raises(OffsetsNotCommittedError, match="u/0: an ACL forbids it"):
+        connector.commit_offsets({elsewhere: 3})
+    assert cluster.committed(elsewhere) == 5
 
 
 # While a member leaves
