@@ -742,7 +742,9 @@ class Checker:
                 life.unadopted = None
             if life.next_offset is None:
                 life.starts.add(offset)
-            life.has_written_since = True
+            if life.has_lost_versions and not life.has_written_since:
+                # over whatever stood there: a znode that was created anew may have the version that it knew
+                life.unadopted, life.has_written_since = None, True
         elif life is not None:
             # also one that was robbed of its owner znode, and is not aware of it
             life.foreign.add(offset)
