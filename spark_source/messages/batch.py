@@ -109,8 +109,11 @@ def find_bounds(
         logs = cluster.logs(partitions)
         known = Logs(logs.earliest, {tp: max(end, known_ends.get(tp, end)) for tp, end in logs.latest.items()})
         starts, ends = (
-            resolve(option, spec, partitions, known, cluster.stand(spec, partitions))
-            for option, spec in (("startingOffsets", options.starting), ("endingOffsets", options.ending))
+            resolve(option, spec, partitions, known, cluster.stand(spec, partitions, is_end=is_end))
+            for option, spec, is_end in (
+                ("startingOffsets", options.starting, False),
+                ("endingOffsets", options.ending, True),
+            )
         )
         reached = {tp: max(starts[tp], min(end, needed_to.get(tp, end))) for tp, end in ends.items()}
         logs = Logs(logs.earliest, {**logs.latest, **cluster.undecided(starts, logs.latest)})

@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from legacy_consumer.errors import BrokerRefusedError, BrokersUnavailableError, NoSuchTopicError
 from legacy_consumer.fetching.brokers import read_brokers
+from legacy_consumer.fetching.fetcher import LATEST
 from legacy_consumer.fetching.librdkafka import LibrdkafkaLogOffsets, open_log_offsets
 from legacy_consumer.fetching.topic_names import has_a_possible_name
 from legacy_consumer.offsets.judgement import TopicOrigin
@@ -222,12 +223,15 @@ class Cluster:
         marks = self._ask_all("ends", self._high_watermarks.latest, behind)
         return {tp: at for tp, at in behind.items() if at <= marks.get(tp, -1)}
 
-    def stand(self, spec: OffsetSpec, partitions: Collection[TopicPartition]) -> Stand:
-        """Return what the spec needs of the group or of a time. Raises: OffsetError for a committed offset."""
+    def stand(self, spec: OffsetSpec, partitions: Collection[TopicPartition], *, is_end: bool = False) -> Stand:
+        """Return what the spec needs of the group or of a time. Raises: OffsetError for a committed offset.
+
+        is_end: whether a read ends there; a time that the brokers cannot tell exactly is then the end of the log.
+        """
         reset_to = self._options.config.reset_to
         assert reset_to is not None, "refused with the options"
         if spec.kind is OffsetKind.TIME:
-            return Stand(reset_to=reset_to, at_time=self._at_time(partitions, spec.time_ms))
+            return Stand(reset_to=reset_to, at_time=self._at_time(partitions, spec.time_ms, is_end=is_end))
         if spec.kind is not OffsetKind.COMMITTED or self._options.group is None:
             return Stand(reset_to=reset_to)
         read = ZooKeeperOffsetStore(self.store, self._options.group).read(sorted(partitions))
@@ -238,9 +242,18 @@ class Cluster:
             reset_to=reset_to,
         )
 
-    def _at_time(self, partitions: Collection[TopicPartition], time_ms: int) -> dict[TopicPartition, int]:
-        """The first offset at the time or later in each log; EARLIEST or LATEST without one, see BrokerLogTimes."""
-        nothing = BrokerLogTimes(self._log_offsets, self.brokers()).nothing
+    def _at_time(
+        self, partitions: Collection[TopicPartition], time_ms: int, *, is_end: bool
+    ) -> dict[TopicPartition, int]:
+        """The first offset at the time or later in each log; EARLIEST or LATEST without one, see BrokerLogTimes.
+
+        Brokers that go by segments answer with a place before the time. A read that ended there would leave messages
+        out, and nobody would know; so it ends with the log.
+        """
+        times = BrokerLogTimes(self._log_offsets, self.brokers())
+        if is_end and times.may_go_by_segments:
+            return dict.fromkeys(partitions, LATEST)
+        nothing = times.nothing
 
         def ask(rest: Collection[TopicPartition]) -> dict[TopicPartition, int]:
             there = self._log_offsets.latest(rest)  # not of topics that are deleted meanwhile

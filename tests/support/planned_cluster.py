@@ -71,10 +71,10 @@ class Scene:
         self.operator.create(f"/brokers/topics/{name}", json.dumps(document).encode())
         self.brokers.logs.update({TopicPartition(name, n): log for n, log in enumerate(logs)})
 
-    def register_broker(self, version):
+    def register_broker(self, version, number=0):
         document = {"version": version, "host": "h", "port": 9092, "jmx_port": -1, "timestamp": "1"}
         document["endpoints"] = ["PLAINTEXT://h:9092"]
-        self.operator.create("/brokers/ids/0", json.dumps(document).encode())
+        self.operator.create(f"/brokers/ids/{number}", json.dumps(document).encode())
 
     def delete(self, name):
         self.operator.delete(f"/brokers/topics/{name}")

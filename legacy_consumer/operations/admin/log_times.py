@@ -22,7 +22,9 @@ class BrokerLogTimes:
 
     def __init__(self, logs: LibrdkafkaLogOffsets, brokers: Sequence[Broker]) -> None:
         self._logs = logs
-        self.nothing = EARLIEST if any(broker.version <= _LAST_BY_SEGMENT for broker in brokers) else LATEST
+        self.may_go_by_segments = any(broker.version <= _LAST_BY_SEGMENT for broker in brokers)
+        """Whether an offset for a time may lie before messages that are older than the time."""
+        self.nothing = EARLIEST if self.may_go_by_segments else LATEST
         """The position for a time for which the brokers return no offset: EARLIEST or LATEST."""
         self._offsets: LogOffsets = logs
 

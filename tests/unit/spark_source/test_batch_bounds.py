@@ -78,6 +78,15 @@ def test_a_time_behind_all_messages_is_refused_where_a_message_must_be(scene):
     assert read(scene, **{**options, "startingOffsets": "400"})[0] == [(3, 20_000)]
 
 
+@pytest.mark.parametrize("time_ms", ["500", "600"])
+def test_a_read_that_ends_at_a_time_leaves_nothing_out_though_a_broker_knows_only_the_times_of_segments(scene, time_ms):
+    scene.register_broker(version=4)
+    scene.register_broker(version=3, number=1)
+    assert read(scene, endingOffsets=time_ms)[0] == [(0, 20_000)]
+    # and it begins no later than there
+    assert read(scene, startingOffsets=time_ms)[0] == [(3 if time_ms == "500" else 0, 20_000)]
+
+
 @pytest.mark.parametrize(
     ("options", "expected"), [({"startingOffsets": "600"}, []), ({"endingOffsets": "600"}, [(0, 20_001)])]
 )
