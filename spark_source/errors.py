@@ -15,7 +15,7 @@ LegacyConsumerError (zk_layout.errors)
     LiveGroupError                  members of the group own partitions, and a stream would commit beside them
     OwnershipLostError              another member owns what a stream with claimOwnership had
     UnreadableZnodeError            mode=FAILFAST, and a znode holds what no member can read
-    OffsetWriteError                offsets cannot be written as asked; nothing was
+    OffsetWriteError                offsets cannot be written as asked; nothing was, but what it names
     DamagedSegmentError             damagedSegments=fail, and a file is not sound to its end
     SparkReadError                  a local Spark could not read; the reason is the source's own, or Spark's
 
@@ -264,14 +264,19 @@ class UnreadableZnodeError(SparkSourceError):
 
 
 class OffsetWriteError(SparkSourceError):
-    """Offsets that were not written, none of them."""
+    """Offsets that were not written.
 
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
+    left: those that were written and could not be put back, and those of which nobody knows, as text.
+    """
+
+    def __init__(self, reason: str, left: tuple[str, ...] = ()) -> None:
+        super().__init__(reason, left)
         self.reason = reason
+        self.left = left
 
     def _text(self) -> str:
-        return f"no offset was written: {self.reason}"
+        but = f" but these, which are or may be written, see the backup: {_some(self.left)}; why" if self.left else ""
+        return f"no offset was written{but}: {self.reason}"
 
 
 class DamagedSegmentError(SparkSourceError):

@@ -2,7 +2,8 @@
 
 Tasks only check and collect rows; they travel to the driver as commit messages. When every task has succeeded the
 driver looks at all groups, checks all offsets, saves what stands there, and writes each group in one multi over the
-versions that it saw. If a group cannot be written after others were, those are put back.
+versions that it saw (a group of some thousand partitions in several). If a group cannot be written, what was written of
+it and of others is put back.
 """
 
 from __future__ import annotations
@@ -18,7 +19,12 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from legacy_consumer.errors import ActiveGroupError, BrokersUnavailableError
 from legacy_consumer.offsets.topic_partitions import TopicsOnce
 from legacy_consumer.operations.admin.backups import write_backups
-from legacy_consumer.operations.admin.errors import BackupError, ChangeError
+from legacy_consumer.operations.admin.errors import (
+    BackupError,
+    ChangeError,
+    OffsetsHalfWrittenError,
+    TopicMadeAnewError,
+)
 from legacy_consumer.operations.admin.group_members import RegisteredMember, read_members
 from legacy_consumer.operations.admin.group_table import read_group_partitions
 from legacy_consumer.operations.admin.group_writes import write_plans
@@ -62,7 +68,7 @@ class ZkOffsetsWriter(DataSourceArrowWriter):
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Write all that the tasks collected. Runs on the driver, once.
 
-        Raises: OffsetWriteError with the reason; then nothing is written.
+        Raises: OffsetWriteError with the reason; then nothing is written, except what it names.
         """
         rows = [row for message in messages if isinstance(message, CollectedRows) for row in message.rows]
         wanted = merge(rows)
@@ -165,28 +171,50 @@ def make_plans(store: ZkStore, wanted: GroupOffsets) -> list[OffsetPlan]:
 def write_all(store: ZkStore, plans: Sequence[OffsetPlan], *, force: bool) -> None:
     """Write all, or none: what was written before a failure is put back.
 
-    Raises: what write_plan does; OffsetWriteError if something could not be put back, naming it.
+    Raises: OffsetWriteError; it names what could not be put back, and what may have been written.
     """
     written: list[OffsetPlan] = []
     try:
         for plan in write_plans(store, plans, force=force):
             written.append(plan)  # noqa: PERF402 - those before a failure are kept for sure
     except LegacyConsumerError as error:
-        left = []
-        for plan in written:
+        left: list[str] = []
+        done = {plan.group for plan in written}
+        for plan in plans:
+            part = _standing_part(plan, error, is_written=plan.group in done)
+            if not part.changes:
+                continue
             try:
-                write_plan(store, undoing(plan), force=True)
+                write_plan(store, undoing(part), force=True)
             except LegacyConsumerError as problem:
                 logger.error("the offsets of group %s could not be restored: %s", plan.group, problem)  # noqa: TRY400
                 left.append(f"those of {plan.group}")
             left += [
-                f"{change.partition} of {plan.group}" for change in plan.to_write if change.before.problem is not None
+                f"{change.partition} of {plan.group}" for change in part.to_write if change.before.problem is not None
             ]
-        if left:
-            raise OffsetWriteError(
-                f"except {_some(left)}, which could not be put back: see the backup; {error}"
-            ) from error
-        raise
+        if isinstance(error, ZooKeeperError) and error.retriable:  # the multi may have been carried out
+            left += [f"those of {plan.group}" for plan in plans if plan.to_write and plan.group not in done]
+        raise OffsetWriteError(_reason(error), tuple(left)) from error
+
+
+def _standing_part(plan: OffsetPlan, error: LegacyConsumerError, *, is_written: bool) -> OffsetPlan:
+    """The part of a plan that is known to stand in ZooKeeper after the error of this plan or of another one."""
+    changes = plan.to_write if is_written else ()
+    if isinstance(error, OffsetsHalfWrittenError) and error.group == plan.group:
+        changes = tuple(change for change in plan.to_write if change.partition in error.done)
+    if isinstance(error, TopicMadeAnewError) and error.was_written:
+        own = plan.to_write if is_written or error.group == plan.group else ()
+        changes = tuple(change for change in own if change.partition.topic != error.topic)
+    return OffsetPlan(plan.group, changes)
+
+
+def _reason(error: LegacyConsumerError) -> str:
+    """Why nothing is written, without what the error says of the part that was and is put back."""
+    if isinstance(error, OffsetsHalfWrittenError):
+        return error.reason
+    if isinstance(error, TopicMadeAnewError):
+        return str(TopicMadeAnewError(error.group, error.topic))
+    return str(error)
 
 
 def undoing(plan: OffsetPlan) -> OffsetPlan:

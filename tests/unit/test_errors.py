@@ -51,6 +51,7 @@ SAMPLES = [
     spark.OwnershipLostError("g", {TP: "c-0"}),
     spark.UnreadableZnodeError("/consumers/g/offsets/t/0 holds b'x'"),
     spark.OffsetWriteError("a row has no group"),
+    spark.OffsetWriteError("the connection was lost", ("those of g",)),
     layout.ConfigError("group.id", "a b", "may only hold letters, digits, '.', '_' and '-'"),
     layout.ConfigError("group.id", None, "is required"),
     layout.ZkLayoutError("not laid out so"),

@@ -8,6 +8,7 @@ import pytest
 from spark_source.errors import OffsetWriteError, SchemaMismatchError
 from spark_source.offset_rows import check_batch, offset_columns
 from spark_source.offset_write import make_plans, write_all
+from zk_layout.errors import ConnectionLostError
 from zk_layout.memory_store import MemoryStore, MemoryZooKeeper
 from zk_layout.model import TopicPartition
 
@@ -75,9 +76,96 @@ def test_a_restore_names_the_offsets_that_were_unreadable(store):
         store.create(f"/consumers/{group}/offsets/t/{partition}", data)
     plans = make_plans(store, {"g0": {TopicPartition("t", p): 9 for p in range(2)}, "g1": {TopicPartition("t", 0): 9}})
     store.set_data("/consumers/g1/offsets/t/0", b"6")
-    with pytest.raises(OffsetWriteError, match="written: except t/0 of g0, which could not be put"):
+    with pytest.raises(OffsetWriteError, match=r"written but these, which are or may be written, .*: t/0 of g0; why: "):
         write_all(store, plans, force=False)
     assert [store.get_data(f"/consumers/g0/offsets/t/{p}").data for p in range(2)] == [b"9", b"7"]
+
+
+class StruckStore(MemoryStore):
+    """Something happens at the multi of this number: before it, or behind it on the way back. No read succeeds then."""
+
+    multis, at, before, is_away = 0, 0, None, False
+
+    def multi(self, *given, **named):
+        self.multis += 1
+        if self.multis != self.at:
+            return super().multi(*given, **named)
+        if self.before is not None:
+            self.before()
+            return super().multi(*given, **named)
+        super().multi(*given, **named)
+        self.is_away = True
+        raise ConnectionLostError("the reply was lost")
+
+    def get_data_many(self, *given, **named):
+        if self.is_away:
+            raise ConnectionLostError("nothing answers")
+        return super().get_data_many(*given, **named)
+
+
+@pytest.fixture
+def large():
+    """A group of 40 partitions of two topics, each at 5, whose plan takes several multis."""
+    store = StruckStore(MemoryZooKeeper(max_multi_bytes=6000))
+    store.start()
+    for topic in ("t", "u"):
+        partitions = ",".join(f'"{n}":[1]' for n in range(20))
+        document = b'{"version":1,"partitions":{%s}}' % partitions.encode()
+        store.create(f"/brokers/topics/{topic}", document, make_parents=True)
+        for n in range(20):
+            store.create(f"/consumers/g/offsets/{topic}/{n}", b"5", make_parents=True)
+    return store
+
+
+def plan_of_large(store):
+    return make_plans(store, {"g": {TopicPartition(topic, n): 9 for topic in ("t", "u") for n in range(20)}})
+
+
+def offsets_of_large(store):
+    store.is_away = False
+    paths = [f"/consumers/g/offsets/{topic}/{n}" for topic in ("t", "u") for n in range(20)]
+    return [None if znode is None else int(znode.data) for znode in store.get_data_many(paths)]
+
+
+def test_a_group_that_is_written_in_part_is_put_back(large):
+    plans = plan_of_large(large)
+    large.at = 2
+    large.before = lambda: large.set_data("/consumers/g/offsets/u/19", b"77")
+    with pytest.raises(OffsetWriteError) as caught:
+        write_all(large, plans, force=False)
+    assert str(caught.value).startswith("no offset was written: nothing was written: another client wrote the offset")
+    assert offsets_of_large(large) == [5] * 39 + [77]
+
+
+def test_a_write_without_an_answer_says_which_offsets_may_be_written(large):
+    plans = plan_of_large(large)
+    large.at = 1
+    with pytest.raises(OffsetWriteError, match=r"^no offset was written but these.* may be .*: those of g; why: "):
+        write_all(large, plans, force=False)
+    assert 9 in offsets_of_large(large)
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+def test_offsets_of_the_other_topics_are_put_back_if_a_topic_is_made_anew_under_the_write(groups):
+    store = StruckStore(MemoryZooKeeper())
+    store.start()
+    document = b'{"version":1,"partitions":{"0":[1]}}'
+    for topic in ("t", "u"):
+        store.create(f"/brokers/topics/{topic}", document, make_parents=True)
+    paths = [f"/consumers/g{n}/offsets/{topic}/0" for n in range(groups) for topic in ("t", "u")]
+    for path in paths:
+        store.create(path, b"5", make_parents=True)
+
+    def make_anew():
+        store.delete("/brokers/topics/u")
+        store.create("/brokers/topics/u", document)
+
+    plans = make_plans(store, {f"g{n}": {TopicPartition(t, 0): 9 for t in ("t", "u")} for n in range(groups)})
+    store.at, store.before = 1, make_anew
+    with pytest.raises(OffsetWriteError, match=r"^no offset was written: nothing was written: topic 'u' was deleted"):
+        write_all(store, plans, force=False)
+    left = [znode and int(znode.data) for znode in store.get_data_many(paths)]
+    assert left == [5, None] * groups
 
 
 def checked(group):
