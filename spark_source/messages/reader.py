@@ -132,14 +132,17 @@ def _read_with_librdkafka(
     with closing(ConsumerHandle(_settings(options.config, read_brokers(store)))) as handle:
         handle.assign({wanted.partition: wanted.start})
         reading = _Reading(handle, wanted, options.fetch_timeout_ms / 1000)
-        while not reading.is_done and not reading.is_outside:
+        while not reading.is_done and not reading.is_outside and reading.failure is None:
             messages = reading.next_messages()
             for portion in arrays.portions(LibrdkafkaBatch(messages, {}).messages()) if messages else ():
                 arrays.add(portion)
                 if arrays.rows >= _BATCH_ROWS or arrays.bytes >= MOST_BATCH_BYTES:
                     yield arrays.batch()
+        # also before a failure: what is left of the range may be given up, and this was read
         if arrays.rows:
             yield arrays.batch()
+    if reading.failure is not None:
+        raise reading.failure
     if reading.is_outside:
         raise _out_of_range(options.config, store, replace(wanted, start=reading.position))
 
@@ -182,6 +185,8 @@ class _Reading:
         self.position = wanted.start
         self.is_outside = False
         """Whether the log does not hold the position; the reading then rests."""
+        self.failure: RangeReadError | None = None
+        """Why the range is read no further; the messages that were given before count."""
         self._waited_s = 0.0
         """How long nothing has come, without the time that Spark takes for a batch."""
         self._complaint = "no message came"
@@ -191,7 +196,7 @@ class _Reading:
         return self.position >= self._range.end
 
     def next_messages(self) -> list[RdMessage]:
-        """Return the next messages of the range, perhaps none. Raises: RangeReadError, FetchError."""
+        """Return the next messages of the range, perhaps none. Raises: FetchError, BrokersUnavailableError."""
         asked_at = time.monotonic()
         messages = self._handle.consume(_AT_ONCE, _SLICE_S)
         if not messages:
@@ -199,13 +204,18 @@ class _Reading:
             self._wait_on()
             return []
         self._waited_s = 0.0
-        if has_faults(messages):
-            ends = [message for message in messages if _is_end_of_log(message)]
-            messages, faults = take_faults([message for message in messages if not _is_end_of_log(message)])
-            self._judge(faults)
+        if not has_faults(messages):
+            return self._take(messages)
+        ends = [message for message in messages if _is_end_of_log(message)]
+        messages, faults = take_faults([message for message in messages if not _is_end_of_log(message)])
+        inside = self._take(messages) if messages else []
+        # librdkafka fetches ahead: behind the range a fault is not this task's
+        for fault in () if self.is_done else faults:
+            self._judge(fault)
+        if self.failure is None and not self.is_outside:
             # behind all messages that are there; librdkafka says it once, perhaps along with the last of them
             self.position = max([self.position, *(message.offset() or 0 for message in ends)])
-        return self._take(messages) if messages else []
+        return inside
 
     def _take(self, messages: list[RdMessage]) -> list[RdMessage]:
         last = messages[-1].offset()
@@ -222,19 +232,18 @@ class _Reading:
         if self._waited_s >= self._timeout_s:
             if self._handle.brokers_down:
                 self._complaint = "no broker can be reached"
-            raise self._stuck(f"{self._complaint} for {self._timeout_s:g} s")
+            self._fail(f"{self._complaint} for {self._timeout_s:g} s")
 
-    def _judge(self, faults: Sequence[Fault]) -> None:
-        for fault in faults:
-            if fault.kind is FaultKind.POSITION:
-                self.is_outside = True
-            if fault.kind in {FaultKind.CORRUPT, FaultKind.LASTING}:
-                raise self._stuck(fault.reason)
-            if fault.kind is FaultKind.PASSING:
-                self._complaint = f"{fault.reason}, and nothing came"
+    def _judge(self, fault: Fault) -> None:
+        if fault.kind is FaultKind.POSITION:
+            self.is_outside = True
+        if fault.kind in {FaultKind.CORRUPT, FaultKind.LASTING}:
+            self._fail(fault.reason)
+        if fault.kind is FaultKind.PASSING:
+            self._complaint = f"{fault.reason}, and nothing came"
 
-    def _stuck(self, reason: str) -> RangeReadError:
-        return RangeReadError(self._range.partition, self.position, self._range.end, reason)
+    def _fail(self, reason: str) -> None:
+        self.failure = self.failure or RangeReadError(self._range.partition, self.position, self._range.end, reason)
 
 
 def _is_end_of_log(message: RdMessage) -> bool:

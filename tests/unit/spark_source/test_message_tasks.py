@@ -161,6 +161,69 @@ def test_only_the_time_in_which_a_task_waits_for_messages_counts_and_not_that_of
     assert len(reading.next_messages()) == 1
     handle.now += 3600
     begin = handle.now
-    with pytest.raises(RangeReadError, match="got no further than 1 of 4: no message came for 60 s"):
-        list(iter(reading.next_messages, None))
+    while reading.failure is None:
+        assert reading.next_messages() == []
+    assert str(reading.failure) == "t/0: got no further than 1 of 4: no message came for 60 s"
     assert handle.now - begin == 60
+
+
+class Librdkafka(Quiet):
+    """Takes the place of librdkafka's consumer, of the brokers that tell where the log begins and ends, and of time."""
+
+    def __init__(self, *messages, log=(0, 100)):
+        super().__init__(*messages)
+        self._log = log
+
+    def assign(self, positions):
+        assert list(positions) == [A]
+
+    def earliest(self, partitions):
+        return dict.fromkeys(partitions, self._log[0])
+
+    def latest(self, partitions):
+        return dict.fromkeys(partitions, self._log[1])
+
+    def close(self):
+        pass
+
+
+def message_at(offset, code=None):
+    error = None if code is None else KafkaError(code, "a fault")
+    return Message(topic="t", partition=0, offset=offset, value=b"x", error=error)
+
+
+def offsets_read(monkeypatch, handle, end, **options):
+    """The offsets of the rows that a task with librdkafka makes of the range from 0 on."""
+    monkeypatch.setattr(reader, "time", handle)
+    monkeypatch.setattr(reader, "ConsumerHandle", lambda settings: handle)
+    monkeypatch.setattr(reader, "open_log_offsets", lambda config, store: handle)
+    monkeypatch.setattr(reader, "_settings", lambda config, brokers: {})
+    parsed = parse_message_options({"zookeeper.connect": "h:1", "topics": "t", "fetcher": "librdkafka", **options})
+    batches = reader.open_reader(
+        parsed, {}, OffsetRange(A, 0, end), request_message_columns([("offset", "bigint", True)])
+    )
+    return [offset for batch in batches for offset in batch.column(0).to_pylist()]
+
+
+FAULTS = {"corrupt": KafkaError._BAD_MSG, "outside": KafkaError._AUTO_OFFSET_RESET, "forbidden": 29}
+
+
+@pytest.mark.parametrize("code", FAULTS.values(), ids=FAULTS)
+@pytest.mark.parametrize("end", [3, 5])
+def test_a_fault_behind_a_range_does_not_fail_the_task_that_has_read_the_range(monkeypatch, code, end):
+    # librdkafka fetches ahead: the fault comes along with the messages
+    handle = Librdkafka(*map(message_at, range(5)), message_at(5, code), log=(7, 100))
+    assert offsets_read(monkeypatch, handle, end) == list(range(end))
+
+
+def test_a_corrupt_message_in_a_range_is_named_and_not_gone_over_to_what_lies_behind_it(monkeypatch):
+    behind = [*map(message_at, range(4, 10)), message_at(10, KafkaError._PARTITION_EOF)]
+    handle = Librdkafka(*map(message_at, range(3)), message_at(3, KafkaError._BAD_MSG), *behind)
+    with pytest.raises(RangeReadError, match="t/0: got no further than 3 of 10: a fault"):
+        offsets_read(monkeypatch, handle, 10)
+
+
+def test_what_was_read_of_a_range_is_in_the_rows_though_the_rest_of_it_is_given_up(monkeypatch, caplog):
+    handle = Librdkafka(*map(message_at, range(3)), log=(0, 3))
+    assert offsets_read(monkeypatch, handle, 5, failOnDataLoss="false") == [0, 1, 2]
+    assert "lost: t/0: 2 before 5 are not there, the log holds 0 to 3" in caplog.text
