@@ -106,6 +106,21 @@ def test_a_topic_made_anew_while_the_query_is_stopped_is_read_from_its_begin_and
     assert scene.committed(A) == 1500
 
 
+def test_a_topic_made_anew_behind_a_plan_is_named_with_the_batch_that_may_hold_its_messages(scene, caplog):
+    scene.topic("t", (0, 1000))
+    driver = scene.driver(failOnDataLoss="false")
+    end = driver.advance(NOT_BEGUN, None)
+    assert planned(driver, NOT_BEGUN, end) == [(A, 0, 1000)]
+    scene.delete("t")
+    scene.topic("t", (0, 1500))  # its tasks read from now on
+    assert planned(driver, end, driver.advance(end, None)) == [(A, 0, 1500)]
+    [message] = caplog.messages
+    assert message == (
+        "lost: t/0: its topic was deleted and created again: all before 1000 was read, and nothing that came later; "
+        "the batch before may hold messages of the new topic"
+    )
+
+
 @pytest.mark.parametrize(
     ("choice", "absent"),
     [
