@@ -212,5 +212,5 @@ def read_range(
 ) -> Iterator[pa.RecordBatch]:
     """The batches of one task of a stream."""
     assert isinstance(partition, RangePartition)
-    yield from open_reader(options, partition.znodes, partition.wanted, columns)
+    yield from open_reader(options, partition.znodes, partition.wanted, columns, must_reach_end=True)
     spare_modules_from_collection()

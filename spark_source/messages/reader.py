@@ -17,7 +17,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from legacy_consumer.config import ConsumerConfig
-from legacy_consumer.errors import OffsetOutOfRangeError
+from legacy_consumer.errors import BrokersUnavailableError, OffsetOutOfRangeError
 from legacy_consumer.fetching.brokers import read_brokers
 from legacy_consumer.fetching.fetchers import LIBRDKAFKA, choose_fetcher
 from legacy_consumer.fetching.librdkafka import open_log_offsets
@@ -47,11 +47,16 @@ _END_OF_LOG = "_PARTITION_EOF"
 
 
 def open_reader(
-    options: MessageOptions, znodes: Znodes, wanted: OffsetRange, columns: Sequence[WantedColumn]
+    options: MessageOptions,
+    znodes: Znodes,
+    wanted: OffsetRange,
+    columns: Sequence[WantedColumn],
+    *,
+    must_reach_end: bool = False,
 ) -> Iterator[pa.RecordBatch]:
     """The messages of the range, in order; connections are open from the first batch to the last or to close().
 
-    znodes: of the brokers and of the partition's state.
+    znodes: of the brokers and of the partition's state. must_reach_end: as in read_what_is_left.
     Raises: RangeReadError after fetchTimeoutMs without a message; DataLossError, by option; FetchError,
     BrokersUnavailableError, BrokerRefusedError, MissingListenerError, ConfigError.
     """
@@ -75,6 +80,7 @@ def open_reader(
         lambda: _ask_log(options.config, new_store(), wanted.partition),
         fail_on_data_loss=options.fail_on_data_loss,
         patience_s=options.fetch_timeout_ms / 1000,
+        must_reach_end=must_reach_end,
     )
 
 
@@ -85,12 +91,14 @@ def read_what_is_left(
     *,
     fail_on_data_loss: bool,
     patience_s: float,
+    must_reach_end: bool = False,
     clock: Clock | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Read the whole range, or as much as there is if loss is allowed; go on behind what was deleted since the plan.
 
     A broker that was just started may report a lower end than the plan saw: messages beyond the end count as lost only
-    after patience_s. ask_log: where the log begins and ends, None if no broker tells.
+    after patience_s. must_reach_end: not even then, for the reader goes on behind the range in any case, and nobody
+    would read them if they came back. ask_log: where the log begins and ends, None if no broker tells.
     Raises: DataLossError unless failOnDataLoss=false; RangeReadError for messages that are there, or may come;
     OffsetOutOfRangeError for an offset that turned out to be there.
     """
@@ -111,18 +119,35 @@ def read_what_is_left(
                     clock.wait(threading.Event(), _AGAIN_S)
                     continue
             lost = Lost(left.partition, error.offset, left.end, error.earliest, error.latest)
+            if is_short and must_reach_end:
+                raise _too_short(lost) from error
             if fail_on_data_loss:
                 raise DataLossError((lost,)) from error
             logger.warning("lost: %s", lost)
             left = None if is_short or error.earliest >= left.end else replace(left, start=error.earliest)
         except RangeReadError as error:
-            log = None if fail_on_data_loss else ask_log()
+            log = ask_log()
             if log is None or log[1] > error.position:
                 raise
-            logger.warning("lost: %s", Lost(left.partition, error.position, left.end, *log))
+            lost = Lost(left.partition, error.position, left.end, *log)
+            if must_reach_end:
+                raise _too_short(lost) from error
+            if fail_on_data_loss:
+                raise DataLossError((lost,)) from error
+            logger.warning("lost: %s", lost)
             return
         else:
             return
+
+
+def _too_short(lost: Lost) -> RangeReadError:
+    return RangeReadError(
+        lost.partition,
+        lost.start,
+        lost.end,
+        f"the log holds {lost.earliest} to {lost.latest}; a planned batch is read whole or not at all, so start the "
+        f"query again when the log has reached {lost.end}, or with another checkpoint",
+    )
 
 
 def _read_with_librdkafka(
@@ -160,7 +185,10 @@ def _out_of_range(config: ConsumerConfig, store: ZkStore, left: OffsetRange) -> 
 def _ask_log(config: ConsumerConfig, store: ZkStore, tp: TopicPartition) -> tuple[int, int] | None:
     """Return where the log begins and ends; None if no broker says."""
     with closing(open_log_offsets(config, store)) as logs:
-        earliest, latest = logs.earliest([tp]).get(tp), logs.latest([tp]).get(tp)
+        try:
+            earliest, latest = logs.earliest([tp]).get(tp), logs.latest([tp]).get(tp)
+        except BrokersUnavailableError:
+            return None
     return None if earliest is None or latest is None else (earliest, latest)
 
 

@@ -6,6 +6,8 @@ import pytest
 
 from legacy_consumer.errors import OffsetOutOfRangeError
 from spark_source.errors import CheckpointError, DataLossError, LiveGroupError, RangeReadError
+from spark_source.messages import reader
+from spark_source.messages.batch import RangePartition, read_range
 from spark_source.messages.options import parse_message_options
 from spark_source.messages.ranges import OffsetRange
 from spark_source.messages.reader import read_what_is_left
@@ -317,11 +319,11 @@ def test_a_batch_waits_for_enough_to_read_and_not_for_ever(scene):
 # --- how a task goes on
 
 
-def read_all(read, brokers, *, fail=False, log=None):
+def read_all(read, brokers, *, fail=False, log=None, **more):
     wanted = OffsetRange(A, 0, 10)
     return list(
         read_what_is_left(
-            read, wanted, lambda: log, fail_on_data_loss=fail, patience_s=60.0, clock=brokers
+            read, wanted, lambda: log, fail_on_data_loss=fail, patience_s=60.0, clock=brokers, **more
         )
     )  # fmt: skip
 
@@ -357,9 +359,48 @@ def test_the_tail_of_a_range_is_given_up_only_if_it_is_not_there_and_loss_is_all
 
     assert read_all(read, Brokers(), log=(0, 7)) == [1]
     assert "lost: t/0: 3 before 10 are not there, the log holds 0 to 7" in caplog.text
-    for fail, log in ((True, (0, 7)), (False, (0, 8)), (False, None)):
-        with pytest.raises(RangeReadError):
+    with pytest.raises(DataLossError, match="lost: t/0: 3 before 10 are not there, the log holds 0 to 7"):
+        read_all(read, Brokers(), fail=True, log=(0, 7))
+    for fail, log in ((True, (0, 8)), (True, None), (False, (0, 8)), (False, None)):
+        with pytest.raises(RangeReadError, match="got no further than 7 of 10: no message came"):
             read_all(read, Brokers(), fail=fail, log=log)
+
+
+@pytest.mark.parametrize("fail", [True, False])
+@pytest.mark.parametrize("start", [3, 8])
+def test_a_planned_batch_of_a_stream_is_read_whole_or_fails_and_then_its_error_names_the_log(fail, start, monkeypatch):
+    """Its end is in the checkpoint: if messages came back later, nobody would read them."""
+
+    def read(left):
+        if left.start > 7:
+            raise OffsetOutOfRangeError(A, left.start, 0, 7)
+        yield from range(left.start, 7)
+        raise RangeReadError(A, 7, left.end, "no message came")
+
+    monkeypatch.setattr(reader, "_read_with_librdkafka", lambda options, store, part, columns: read(part))
+    monkeypatch.setattr(reader, "_ask_log", lambda config, store, partition: (0, 7))
+    options = parse_message_options(
+        {
+            "zookeeper.connect": "m:1",
+            "topics": "t",
+            "fetcher": "librdkafka",
+            "fetchTimeoutMs": "1",
+            "failOnDataLoss": str(fail),
+        }
+    )
+    task = RangePartition(OffsetRange(A, start, 10), {})
+    with pytest.raises(RangeReadError, match=f"no further than {max(7, start)} of 10: the log holds 0 to 7; .* whole"):
+        list(read_range(options, (), task))
+
+
+def test_what_retention_deleted_of_a_planned_batch_is_lost_and_the_rest_of_it_is_read(caplog):
+    def read(left):
+        if left.start < 4:
+            raise OffsetOutOfRangeError(A, left.start, 4, 10)
+        yield from range(left.start, left.end)
+
+    assert read_all(read, Brokers(), must_reach_end=True) == [4, 5, 6, 7, 8, 9]
+    assert "lost: t/0: 4 offsets from 0 on are gone, the log holds 4 to 10" in caplog.text
 
 
 def test_a_topic_of_a_name_that_no_broker_takes_ends_no_stream_that_chooses_by_a_filter(scene):
