@@ -21,7 +21,7 @@ from zk_layout.store import ZkStore
 
 _AT_ONCE = 65_536
 _FETCH_BYTES = 4 << 20
-"""A task reads one partition alone, so a request may bring more of it than a consumer of many would ask for."""
+"""Unless the user says otherwise: a task reads one partition alone, and not as a consumer one of many."""
 _SLICE_S = 0.1
 _SILENCE_S = 1.0
 """The silence after a message that makes the end of the log likely."""
@@ -46,7 +46,7 @@ def read_columnar(
     """
     tp = wanted.partition
     schema = arrow_schema([column.arrow for column in columns])
-    larger = replace(config, fetch_message_max_bytes=max(_FETCH_BYTES, config.fetch_message_max_bytes or 0))
+    larger = replace(config, fetch_message_max_bytes=config.fetch_message_max_bytes or _FETCH_BYTES)
     position = wanted.start
     with ExitStack() as until_read:
         log_offsets = open_log_offsets(config, new_store())
@@ -61,13 +61,14 @@ def read_columnar(
                 if position < wanted.end and time.monotonic() >= deadline:
                     break
                 continue
-            deadline = time.monotonic() + min(_SILENCE_S, timeout_s)
             # over what stands behind the last message, too: ends of transactions, what was aborted or compacted away
             position = max(position, batch.next_offsets.get(tp, 0))
             for run in batch.runs:
                 inside = _until(run, wanted.end)
                 if len(inside):
                     yield batch_of_columns(inside, columns, schema)
+            # from here on: the time that Spark takes for a batch is no silence of the broker
+            deadline = time.monotonic() + min(_SILENCE_S, timeout_s)
     if position < wanted.end:
         yield from read_rest(OffsetRange(tp, position, wanted.end))
 

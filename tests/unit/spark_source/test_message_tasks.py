@@ -5,8 +5,11 @@ import json
 import pytest
 from confluent_kafka import KafkaError, Message
 
+from legacy_consumer.fetching.columnar.batch import ColumnarBatch
+from legacy_consumer.fetching.columnar.records import decode_records
+from legacy_consumer.fetching.columnar.settings import FetchSettings
 from spark_source.errors import RangeReadError
-from spark_source.messages import message_arrays, reader
+from spark_source.messages import columnar_reader, message_arrays, reader
 from spark_source.messages.batch import plan_tasks
 from spark_source.messages.columns import request_message_columns
 from spark_source.messages.message_arrays import MessageArrays
@@ -15,6 +18,7 @@ from spark_source.messages.planned_znodes import PlannedStore, read_znodes
 from spark_source.messages.ranges import OffsetRange
 from spark_source.messages.reader import _Reading
 from tests.support.memory_cluster import GuardedStore
+from tests.support.record_encoder import Written, batch
 from zk_layout.codecs import decode_topic
 from zk_layout.errors import ConnectionLostError, NotPermittedError
 from zk_layout.memory_store import MemoryZooKeeper
@@ -165,6 +169,59 @@ def test_only_the_time_in_which_a_task_waits_for_messages_counts_and_not_that_of
         assert reading.next_messages() == []
     assert str(reading.failure) == "t/0: got no further than 1 of 4: no message came for 60 s"
     assert handle.now - begin == 60
+
+
+class Columnar(Quiet):
+    """A columnar fetcher that has a message for each second poll, and waits in the others."""
+
+    settings = None
+
+    def open(self, config, store, log_offsets):
+        self.settings = FetchSettings.of(config)
+        return self
+
+    def assign(self, positions):
+        [self._position] = positions.values()
+        self._has_answer = False
+
+    def poll(self, max_messages, timeout_s):
+        self._has_answer = not self._has_answer
+        if not self._has_answer:
+            self.now += timeout_s
+            return None
+        offset, self._position = self._position, self._position + 1
+        return ColumnarBatch([decode_records(batch([Written(offset, None, b"v")]), A, offset)], {A: offset + 1})
+
+    def close(self):
+        pass
+
+
+def columnar_task(monkeypatch, fetcher, **options):
+    """A task that reads offsets 0 to 5; fetcher.rest: the parts of the range that are left to librdkafka."""
+    fetcher.rest = []
+    monkeypatch.setattr(columnar_reader, "time", fetcher)
+    monkeypatch.setattr(columnar_reader, "open_fetcher", fetcher.open)
+    monkeypatch.setattr(columnar_reader, "open_log_offsets", lambda config, store: fetcher)
+    monkeypatch.setattr(
+        reader, "_read_with_librdkafka", lambda options, store, part, columns: fetcher.rest.append(part) or ()
+    )
+    parsed = parse_message_options({"zookeeper.connect": "h:1", "topics": "t", "fetcher": "columnar", **options})
+    return reader.open_reader(parsed, {}, OffsetRange(A, 0, 6), request_message_columns([("offset", "bigint", True)]))
+
+
+def test_the_time_that_the_users_code_takes_for_a_batch_is_no_silence_of_a_columnar_task(monkeypatch):
+    fetcher = Columnar()
+    read = columnar_task(monkeypatch, fetcher)
+    for _ in read:
+        fetcher.now += 3600
+    assert fetcher.rest == []
+
+
+@pytest.mark.parametrize(("given", "asked"), [({}, 4 << 20), ({"fetch.message.max.bytes": "65536"}, 65536)])
+def test_a_columnar_task_asks_for_as_many_bytes_as_the_user_says(monkeypatch, given, asked):
+    fetcher = Columnar()
+    list(columnar_task(monkeypatch, fetcher, **given))
+    assert fetcher.settings.bytes_of_each(1) == asked
 
 
 class Librdkafka(Quiet):
