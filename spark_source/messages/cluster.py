@@ -93,6 +93,8 @@ class Cluster:
             options.config, self.store, timeout_s=self._answer_s
         )
         self.clock: Clock = clock or SystemClock()
+        self._silent: set[TopicPartition] = set()
+        """Optional partitions of which no broker told anything when they were last asked for."""
 
     def open(self) -> None:
         """Connect. Raises: ConnectTimeoutError, AuthenticationError, MissingChrootError."""
@@ -202,13 +204,23 @@ class Cluster:
             raise NoSuchTopicError(vanished[0].topic)
         return Logs(earliest=earliest, latest=latest)
 
-    def log_begins(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return where these logs begin, but for topics that are deleted meanwhile. Raises: BrokersUnavailableError."""
-        return self._ask_all("begins", self._log_offsets.earliest, partitions)
+    def log_begins(
+        self, partitions: Collection[TopicPartition], optional: Collection[TopicPartition] = ()
+    ) -> dict[TopicPartition, int]:
+        """Return where these logs begin, but for topics that are deleted meanwhile. Raises: BrokersUnavailableError.
 
-    def log_ends(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return where these logs end, but for topics that are deleted meanwhile. Raises: BrokersUnavailableError."""
-        return self._ask_all("ends", self._log_offsets.latest, partitions)
+        optional: left out if no broker tells of them. They are waited for as others are, but only once.
+        """
+        return self._ask_all("begins", self._log_offsets.earliest, partitions, optional)
+
+    def log_ends(
+        self, partitions: Collection[TopicPartition], optional: Collection[TopicPartition] = ()
+    ) -> dict[TopicPartition, int]:
+        """Return where these logs end, but for topics that are deleted meanwhile. Raises: BrokersUnavailableError.
+
+        optional: as in log_begins.
+        """
+        return self._ask_all("ends", self._log_offsets.latest, partitions, optional)
 
     def undecided(self, positions: Offsets, ends: Offsets) -> dict[TopicPartition, int]:
         """Return the positions that lie behind the end of their log, but not behind its high watermark.
@@ -270,18 +282,28 @@ class Cluster:
         what: str,
         ask: Callable[[Collection[TopicPartition]], dict[TopicPartition, int]],
         partitions: Collection[TopicPartition],
+        optional: Collection[TopicPartition] = (),
     ) -> dict[TopicPartition, int]:
         found: dict[TopicPartition, int] = {}
+        waived = self._silent.intersection(optional)
 
-        def ask_rest() -> dict[TopicPartition, int]:
+        def ask_rest() -> None:
             found.update(ask([tp for tp in partitions if tp not in found]))
-            missing = sorted(self.still_there(set(partitions) - found.keys()))
+            missing = sorted(self.still_there(set(partitions) - found.keys() - waived))
             if missing:
                 some = ", ".join(map(str, missing[:5]))
                 raise BrokersUnavailableError(f"no broker says where the log {what} of {len(missing)}: {some}")
-            return found
 
-        return self._repeat(ask_rest) if partitions else {}
+        if partitions:
+            try:
+                self._repeat(ask_rest)
+            except BrokersUnavailableError as error:
+                missing = self.still_there(set(partitions) - found.keys())
+                if isinstance(error, BrokerRefusedError) or not set(missing) <= set(optional):
+                    raise
+                logger.warning("%s; what is there is read on when a broker answers", error)
+            self._silent = self._silent.difference(partitions) | (set(partitions).intersection(optional) - found.keys())
+        return found
 
     def _repeat(self, ask: Callable[[], Answer]) -> Answer:
         """Ask until there is an answer: a partition may be without leader for a moment."""

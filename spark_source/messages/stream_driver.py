@@ -8,7 +8,7 @@ offsets later, after another look, and is never made for the last batch.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import TypeVar
 
@@ -149,7 +149,9 @@ class StreamDriver:
             latest = {tp: min(end, target[tp]) for tp, end in latest.items()}
         goes_on = {**standing.going_on, **begins}
         with_news = [tp for tp, end in latest.items() if end != goes_on.get(tp)]
-        found = Found(self._cluster.log_begins(with_news), latest, begins, fallen, dict(self._ends))
+        earliest = self._cluster.log_begins(with_news, self._optional(start, standing))
+        latest = {tp: end for tp, end in latest.items() if tp in earliest or end == goes_on.get(tp)}
+        found = Found(earliest, latest, begins, fallen, dict(self._ends))
         if start.begun and self._is_too_little(start, standing, found):
             return start
         end, lost = plan_batch(start, standing, found, most)
@@ -177,13 +179,21 @@ class StreamDriver:
             if self._progress is not None:
                 self._progress.commit(may_commit(start, standing))
             begins = self._begins(start, standing)
-            latest = self._cluster.log_ends(standing.read)
+            latest = self._cluster.log_ends(standing.read, self._optional(start, standing))
             positions = {**standing.going_on, **begins}
             latest |= self._cluster.undecided(positions, latest)
             return (standing, begins, latest), latest, positions
 
         seen, lowest = look_until_reached(look, LOWER_END_S, self._cluster.clock)
         return *seen, lowest
+
+    def _optional(self, start: StreamOffsets, standing: Standing) -> Collection[TopicPartition]:
+        """The partitions that a batch may leave out while no broker leads them: the stream goes on in them later.
+
+        Not up to a target, which is reached by then, or never. Where a partition begins is found at once; and a
+        checkpoint of version 1 does not say which topic the offset that is kept is of.
+        """
+        return [] if self._target is not None else [tp for tp in standing.going_on if tp.topic in start.topics]
 
     def _report_absent(self, topics: Topics) -> None:
         """Log what the options name and the cluster does not have, once; a query that has begun continues without."""

@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from legacy_consumer.errors import OffsetOutOfRangeError
+from legacy_consumer.errors import BrokersUnavailableError, OffsetOutOfRangeError
 from spark_source.errors import CheckpointError, DataLossError, LiveGroupError, RangeReadError
 from spark_source.messages import reader
 from spark_source.messages.batch import RangePartition, read_range
@@ -91,6 +91,61 @@ def test_a_partition_that_the_options_name_later_begins_where_the_group_stands(s
     scene.commit(B, 4)  # by whoever has read it until now
     driver = scene.driver(None, partitions='{"t": [0, 1, 2]}')
     assert planned(driver, first, driver.advance(first, None)) == [(B, 4, 8), (TopicPartition("t", 2), 3, 8)]
+
+
+def test_partitions_without_a_leader_are_waited_for_once_left_out_and_read_on_where_they_stopped(scene, caplog):
+    scene.topic("t", (0, 10), (0, 20))
+    driver = scene.driver()
+    end = driver.advance(NOT_BEGUN, None)
+    begin, _ = scene.brokers.logs.pop(B)  # its broker restarts
+    scene.brokers.logs[A] = (0, 500)
+    for more, waited_s in ((500, 30), (600, 0), (700, 0)):
+        scene.brokers.logs[A] = (0, more)
+        asked_at, start = scene.brokers.now, end
+        end = driver.advance(start, None)
+        assert planned(driver, start, end) == [(A, start.offsets[A], more)]
+        assert end.offsets[B] == 20
+        assert scene.brokers.now - asked_at == pytest.approx(waited_s, abs=0.3)
+    assert [each.split(";")[0] for each in caplog.messages] == ["no broker says where the log ends of 1: t/1"]
+    scene.brokers.logs[B] = (begin, 30)
+    assert planned(driver, end, driver.advance(end, None)) == [(B, 20, 30)]
+
+
+def test_brokers_that_do_not_answer_end_no_stream_that_has_begun_but_one_that_reads_what_there_is(scene):
+    scene.topic("t", (0, 10), (0, 20))
+    driver = scene.driver()
+    end = driver.advance(NOT_BEGUN, None)
+    latest = scene.brokers.latest
+
+    def silent(partitions):
+        raise BrokersUnavailableError("no answer from the brokers")
+
+    scene.brokers.latest = silent
+    assert driver.advance(end, None) is end
+    with pytest.raises(BrokersUnavailableError):
+        scene.driver().advance(NOT_BEGUN, None)
+    scene.brokers.latest = latest
+    scene.brokers.logs[B] = (0, 25)
+    until_now = scene.driver()
+    until_now.stop_at_present()
+    scene.brokers.latest = silent
+    with pytest.raises(BrokersUnavailableError):
+        until_now.advance(end, None)
+    scene.brokers.latest = latest
+    assert planned(driver, end, driver.advance(end, None)) == [(B, 20, 25)]
+
+
+def test_a_partition_whose_leader_goes_while_a_batch_is_planned_is_left_out_of_it(scene):
+    scene.topic("t", (0, 10), (0, 20))
+    driver = scene.driver()
+    end = driver.advance(NOT_BEGUN, None)
+    scene.brokers.logs.update({A: (0, 15), B: (0, 25)})
+    earliest = scene.brokers.earliest
+    scene.brokers.earliest = lambda partitions: earliest(set(partitions) - {B})
+    again = driver.advance(end, None)
+    assert again.offsets == {A: 15, B: 20}
+    scene.brokers.earliest = earliest
+    assert planned(driver, again, driver.advance(again, None)) == [(B, 20, 25)]
 
 
 def test_a_topic_made_anew_while_the_query_is_stopped_is_read_from_its_begin_and_not_committed_before(scene):
