@@ -201,7 +201,8 @@ def _standing_part(plan: OffsetPlan, error: LegacyConsumerError, *, is_written: 
     """The part of a plan that is known to stand in ZooKeeper after the error of this plan or of another one."""
     changes = plan.to_write if is_written else ()
     if isinstance(error, OffsetsHalfWrittenError) and error.group == plan.group:
-        changes = tuple(change for change in plan.to_write if change.partition in error.done)
+        half = set(error.done)
+        changes = tuple(change for change in plan.to_write if change.partition in half)
     if isinstance(error, TopicMadeAnewError) and error.was_written:
         own = plan.to_write if is_written or error.group == plan.group else ()
         changes = tuple(change for change in own if change.partition.topic != error.topic)
