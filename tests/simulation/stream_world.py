@@ -425,6 +425,7 @@ class World:
                 lambda tp=each.partition: self._ask_log(tp),
                 fail_on_data_loss=self.run_now.fail,
                 patience_s=60.0,
+                must_reach_end=True,
                 clock=self,
             )
             rows.update(read)
