@@ -6,9 +6,10 @@ member registers, the multi fails and nothing more is deleted.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from legacy_consumer.errors import ActiveGroupError
+from legacy_consumer.operations.admin.change_progress import ChangeProgress
 from legacy_consumer.operations.admin.errors import GroupChangedError, GroupHeldError
 from legacy_consumer.operations.admin.group_trees import GroupTree, read_trees
 from legacy_consumer.operations.admin.member_fence import ids_back_op, no_members_ops, read_ids
@@ -34,19 +35,23 @@ def delete_group(store: ZkStore, group: str) -> bool:
     return bool(trees)
 
 
-def delete_tree(store: ZkStore, seen: GroupTree, *, topic: str | None = None) -> None:
+def delete_tree(
+    store: ZkStore, seen: GroupTree, *, topic: str | None = None, progress: ChangeProgress | None = None
+) -> None:
     """Delete what was seen of a group, or only the owners and offsets of a topic. What is gone by now may be gone.
 
-    Raises: ActiveGroupError if the group had members, whether or not anybody can read their registrations;
-    GroupHeldError if a session holds one of the znodes; GroupChangedError if somebody wrote since it was seen, saying
-    how much is gone; ZooKeeperError.
+    progress: how far it came, also if this raises.
+    Raises: ActiveGroupError if the group had members, whether or not anybody can read their registrations, and
+    GroupHeldError if a session holds one of the znodes, with nothing deleted; GroupChangedError if somebody wrote
+    since it was seen, saying how much this call has deleted; ZooKeeperError.
     """
+    refuse_held(store, seen, topic)
+    progress = progress or ChangeProgress()
     wanted, rest = seen.below(topic), seen
-    left, gone = wanted, 0
+    left, done = wanted, list[Op]()
     for _ in range(_TRIES):
-        _refuse_held(store, rest, rest.below(topic))
         try:
-            _delete(store, rest, topic)
+            _delete(store, rest, topic, done, progress)
         except (MultiFailedError, ConnectionLostError) as error:
             now = read_trees(store, [seen.group])
             left = now[0].below(topic) if now else {}
@@ -54,28 +59,28 @@ def delete_tree(store: ZkStore, seen: GroupTree, *, topic: str | None = None) ->
                 return
             if isinstance(error, ConnectionLostError) or not isinstance(error.cause, _OVERTAKEN):
                 raise error.cause if isinstance(error, MultiFailedError) else error from error
-            gone = sum(path not in left for path in wanted)
             ids = read_ids(store, seen.group) or ()
-            if ids and not gone:
+            if ids and not done:
                 raise ActiveGroupError(seen.group, ids) from error
             changed = [f"{ConsumerIdsPath(seen.group).path}/{name}" for name in ids]
             changed += [path for path, stat in left.items() if not _is_same(wanted.get(path), stat)]
             if changed:
-                raise GroupChangedError(seen.group, changed[0], gone, len(wanted)) from error
+                raise GroupChangedError(seen.group, changed[0], len(done), len(wanted)) from error
             rest = now[0]
         else:
             return
-    raise GroupChangedError(seen.group, next(iter(left)), gone, len(wanted))
+    raise GroupChangedError(seen.group, next(iter(left)), len(done), len(wanted))
 
 
 _OVERTAKEN = (BadVersionError, NoNodeError, NotEmptyError, NodeExistsError)
 
 
-def _refuse_held(store: ZkStore, tree: GroupTree, wanted: Mapping[str, Stat]) -> None:
+def refuse_held(store: ZkStore, tree: GroupTree, topic: str | None) -> None:
+    """Raises: ActiveGroupError, GroupHeldError."""
     ids = read_ids(store, tree.group) if tree.members else ()
     if ids:
         raise ActiveGroupError(tree.group, ids)
-    held = tuple(path for path, stat in wanted.items() if stat.ephemeral_owner)
+    held = tree.held(topic)
     if held:
         raise GroupHeldError(tree.group, held)
 
@@ -84,15 +89,16 @@ def _is_same(seen: Stat | None, now: Stat) -> bool:
     return seen is not None and (seen.czxid, seen.version) == (now.czxid, now.version)
 
 
-def _delete(store: ZkStore, tree: GroupTree, topic: str | None) -> None:
-    """Children before parents. Raises: MultiFailedError, ConnectionLostError."""
+def _delete(store: ZkStore, tree: GroupTree, topic: str | None, done: list[Op], progress: ChangeProgress) -> None:
+    """Children before parents. done: grows with what is deleted. Raises: MultiFailedError, ConnectionLostError."""
     ops = [DeleteOp(path, stat.version) for path, stat in reversed(tree.below(topic).items())]
     ids_exist = ConsumerIdsPath(tree.group).path in tree.stats
     # a group that lives on keeps the folder
     back = [ids_back_op(tree.group)] if ids_exist and topic is not None else []
     fence = [*no_members_ops(tree.group, ids_exist=False), *back]
     for chunk in _chunks(ops, store.max_multi_bytes - sum(map(multi_size, fence))):
-        store.multi([*no_members_ops(tree.group, ids_exist=ids_exist), *chunk, *back])
+        progress.multi(store, [*no_members_ops(tree.group, ids_exist=ids_exist), *chunk, *back])
+        done += chunk
         ids_exist = bool(back)
 
 

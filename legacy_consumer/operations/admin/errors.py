@@ -213,7 +213,7 @@ class BackupError(ChangeError):
 
 
 class GroupChangedError(ChangeError):
-    """path: the znode that another client wrote. gone, total: the deleted znodes, and all that were to be deleted."""
+    """path: the znode that another client wrote. gone of total znodes: those that this command deleted."""
 
     retriable: ClassVar[bool] = True
 
@@ -225,7 +225,7 @@ class GroupChangedError(ChangeError):
         self.total = total
 
     def _text(self) -> str:
-        done = f"{self.gone} of {self.total} znodes are deleted" if self.gone else "nothing of it was deleted"
+        done = f"{self.gone} of {self.total} znodes are deleted" if self.gone else "this command deleted nothing of it"
         back = "; import the backup to put its offsets back" if self.gone else ""
         return (
             f"group {self.group!r} is in use: a client wrote {self.path} after this command had read it, {done}{back}"

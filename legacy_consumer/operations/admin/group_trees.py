@@ -40,6 +40,10 @@ class GroupTree:
             if any(path == root or path.startswith(f"{root}/") for root in roots)
         }
 
+    def held(self, topic: str | None) -> tuple[str, ...]:
+        """Return those of below(topic) that a session holds."""
+        return tuple(path for path, stat in self.below(topic).items() if stat.ephemeral_owner)
+
 
 def read_trees(store: ZkStore, groups: Sequence[str]) -> list[GroupTree]:
     """The trees of these groups, in few requests; groups that are not there are left out. Raises: ZooKeeperError."""

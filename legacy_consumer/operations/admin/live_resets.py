@@ -25,6 +25,7 @@ from legacy_consumer.member.resets import (
     request_path,
     standing_reset,
 )
+from legacy_consumer.operations.admin.change_progress import ChangeProgress
 from legacy_consumer.operations.admin.errors import GroupDeletedError, OffsetsChangedError, ResetRequestError
 from legacy_consumer.operations.admin.group_members import read_members
 from legacy_consumer.operations.admin.group_snapshots import read_snapshots
@@ -72,11 +73,13 @@ def write_live(
     timeout_s: float = 10.0,
     on_progress: Callable[[int], None] = lambda _: None,
     before_write: Callable[[OffsetPlan], None] = lambda _: None,
+    progress: ChangeProgress | None = None,
     clock: Clock | None = None,
 ) -> Followed:
     """Have the owners hold the plan's partitions, write all offsets in one multi, and wait until they went on.
 
-    timeout_s: for each of the two waits. before_write: told the plan before each try, for a backup.
+    timeout_s: for each of the two waits. before_write: told the plan before each try, for a backup. progress: as
+    write_plan takes it.
     Raises: ResetRequestError if not all owners hold still in time, another reset is under way, or the session of the
     request ends, with nothing written;
     OffsetsChangedError if they go on committing; others as write_plan.
@@ -102,7 +105,9 @@ def write_live(
             if _missing(store, plan.group, request, AnswerState.READY):
                 raise ResetRequestError(plan.group, _MOVED)
             try:
-                written = write_plan(store, plan, force=True, held_in=session_id, also=also, on_progress=on_progress)
+                written = write_plan(
+                    store, plan, force=True, held_in=session_id, also=also, on_progress=on_progress, progress=progress
+                )
             except OffsetsChangedError:
                 # what was in a user's hand was committed, or an owner gave its partition up
                 if attempt == _TRIES - 1:

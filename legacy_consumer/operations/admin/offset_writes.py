@@ -16,6 +16,7 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from legacy_consumer.operations.admin.change_progress import ChangeProgress
 from legacy_consumer.operations.admin.errors import (
     GroupDeletedError,
     OffsetsChangedError,
@@ -66,20 +67,22 @@ def write_plan(
     held_in: int | None = None,
     also: Sequence[Op] = (),
     on_progress: Callable[[int], None] = lambda _: None,
+    progress: ChangeProgress | None = None,
 ) -> Written:
     """Write the plan's changes, all or none; what the plan leaves as it is has to be as the plan saw it, too.
 
     force: also while members live, who will commit over it. held_in: the session whose request the owners that the plan
     saw hold still for; it is checked in the same multi that none has given its partition up, and that the session is
     this store's. also: what is to be done in that multi, at its end.
-    on_progress: told how many partitions are written so far.
+    on_progress: told how many partitions are written so far. progress: how far it came, also if this raises.
     Raises: ActiveGroupError, GroupDeletedError; OffsetsChangedError if an offset, and TopicMadeAnewError if a topic, is
     not what the plan saw, with nothing written;
     OffsetsHalfWrittenError, only for a plan too large for one request; NotPermittedError, ConnectionLostError.
     """
     before = () if not force else read_ids(store, plan.group) or ()
     done: list[TopicPartition] = []
-    _write_chunks(store, plan, done, also, force=force, held_in=held_in, on_progress=on_progress)
+    progress = progress or ChangeProgress()
+    _write_chunks(store, plan, done, also, progress, force=force, held_in=held_in, on_progress=on_progress)
     after = () if not force else read_ids(store, plan.group) or ()
     return Written(tuple(done), tuple(consumer_id for consumer_id in after if consumer_id not in before))
 
@@ -89,6 +92,7 @@ def _write_chunks(
     plan: OffsetPlan,
     done: list[TopicPartition],
     also: Sequence[Op],
+    progress: ChangeProgress,
     *,
     force: bool,
     held_in: int | None,
@@ -99,9 +103,10 @@ def _write_chunks(
     for changes, ops in chunks:
         try:
             if ops:
-                _carry_out(store, plan, changes, ops, force=force, held_in=held_in)
+                _carry_out(store, plan, changes, ops, progress, force=force, held_in=held_in)
         except LegacyConsumerError as error:
             if isinstance(error, ConnectionLostError) and stands(store, plan.group, changes):
+                progress.found_done()
                 logger.info("group %s: the connection was lost, but the offsets were written", plan.group)
             elif done:
                 raise OffsetsHalfWrittenError(plan.group, tuple(done), len(plan.to_write), str(error)) from error
@@ -118,6 +123,7 @@ def _carry_out(
     plan: OffsetPlan,
     changes: Sequence[OffsetChange],
     ops: Sequence[Op],
+    progress: ChangeProgress,
     *,
     force: bool,
     held_in: int | None,
@@ -133,7 +139,7 @@ def _carry_out(
         owners = [op for change in changes for op in _owner_checks(plan.group, change, held=held_in is not None)]
         fence, back = ([], []) if force else no_members(store, plan.group)
         try:
-            store.multi([*folders, *fence, *ops, *checks, *owners, *back], session_id=held_in)
+            progress.multi(store, [*folders, *fence, *ops, *checks, *owners, *back], session_id=held_in)
         except MultiFailedError as error:
             if not isinstance(error.cause, _OVERTAKEN):
                 raise error.cause from error

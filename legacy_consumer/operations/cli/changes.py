@@ -12,16 +12,18 @@ import click
 
 from legacy_consumer.errors import ActiveGroupError
 from legacy_consumer.operations.admin.backups import Backup
-from legacy_consumer.operations.admin.errors import (
-    GroupDeletedError,
-    OffsetsChangedError,
-    ResetRequestError,
-    TopicMadeAnewError,
-)
+from legacy_consumer.operations.admin.change_progress import ChangeProgress
 from legacy_consumer.operations.admin.live_resets import write_live
 from legacy_consumer.operations.admin.offset_plans import OffsetChange, OffsetPlan
 from legacy_consumer.operations.admin.offset_writes import write_plan
-from legacy_consumer.operations.cli.helpers.execution import Execution, back_up, execution_options, narrow, say_unknown
+from legacy_consumer.operations.cli.helpers.execution import (
+    Execution,
+    back_up,
+    execution_options,
+    narrow,
+    say_unknown,
+    touched,
+)
 from legacy_consumer.operations.cli.helpers.group_tables import BAD, GOOD, ODD, count
 from legacy_consumer.operations.cli.helpers.outputs import Output, print_csv, print_json
 from legacy_consumer.operations.cli.helpers.progress_bar import progress_bar
@@ -43,7 +45,6 @@ _COLUMNS = (
 )
 _ROWS_SHOWN = 200
 _FIELDS = ("group", "topic", "partition", "before", "after", "owner")
-_NOTHING_WRITTEN = (ActiveGroupError, GroupDeletedError, OffsetsChangedError, ResetRequestError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,22 +155,26 @@ def _write_all(store: ZkStore, plans: Sequence[OffsetPlan], safety: Safety, done
     if wanted and safety.backup_dir is not None and not safety.live:
         _back_up(store, done, safety.backup_dir, name, wanted)
     total = sum(len(plan.to_write) for plan in wanted)
-    touched: set[str] = set()
+    begun: dict[str, ChangeProgress] = {}
     try:
         with progress_bar("writing offsets", total) as advance:
             for plan in wanted:
                 if done.backup is not None:
                     done.backup.begin(plan.group)
+                progress = begun[plan.group] = ChangeProgress()
                 if safety.live and plan.members:
-                    _write_live(store, plan, safety, done, touched)
+                    _write_live(store, plan, safety, done, progress)
                     advance(len(plan.to_write))
                 else:
                     if safety.live and safety.backup_dir is not None:
                         _back_up(store, done, safety.backup_dir, plan.group, [plan])
                     start = done.partitions
-                    touched.add(plan.group)
                     written = write_plan(
-                        store, plan, force=safety.force, on_progress=functools.partial(_advance, done, start, advance)
+                        store,
+                        plan,
+                        force=safety.force,
+                        on_progress=functools.partial(_advance, done, start, advance),
+                        progress=progress,
                     )
                     done.partitions = start + len(written.partitions)
                     if written.joined:
@@ -179,18 +184,16 @@ def _write_all(store: ZkStore, plans: Sequence[OffsetPlan], safety: Safety, done
                         )
                 done.groups.append(plan.group)
     except BaseException as error:
-        if isinstance(error, _NOTHING_WRITTEN) or (isinstance(error, TopicMadeAnewError) and not error.was_written):
-            touched.discard(plan.group)
         if done.groups:
             say_error(
                 f"Done before it stopped: {', '.join(done.groups)}; the groups after these are "
                 "not done, run the same command again for them."
             )
-        for group in touched.difference(done.groups):
+        for group in touched(begun).difference(done.groups):
             say_unknown(error, group)
         raise
     finally:
-        narrow(done.backup, touched)
+        narrow(done.backup, touched(begun))
 
 
 def _advance(done: _Done, start: int, advance: Callable[[int], None], written: int) -> None:
@@ -199,7 +202,7 @@ def _advance(done: _Done, start: int, advance: Callable[[int], None], written: i
     done.partitions = start + written
 
 
-def _write_live(store: ZkStore, plan: OffsetPlan, safety: Safety, done: _Done, touched: set[str]) -> None:
+def _write_live(store: ZkStore, plan: OffsetPlan, safety: Safety, done: _Done, progress: ChangeProgress) -> None:
     done.backup = None
 
     def begin(now: OffsetPlan) -> None:
@@ -207,9 +210,8 @@ def _write_live(store: ZkStore, plan: OffsetPlan, safety: Safety, done: _Done, t
         narrow(done.backup, ())
         if safety.backup_dir is not None:
             _back_up(store, done, safety.backup_dir, plan.group, [now])
-        touched.add(plan.group)
 
-    followed = write_live(store, plan, timeout_s=safety.timeout_s, before_write=begin)
+    followed = write_live(store, plan, timeout_s=safety.timeout_s, before_write=begin, progress=progress)
     done.partitions += len(followed.written.partitions)
     for member in followed.written.joined[:3]:
         say_error(

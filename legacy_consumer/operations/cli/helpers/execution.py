@@ -11,6 +11,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 import click
 
 from legacy_consumer.operations.admin.backups import Backup, how_to_put_back, write_backups
+from legacy_consumer.operations.admin.change_progress import ChangeProgress
 from legacy_consumer.operations.admin.findings import shell_command
 from legacy_consumer.operations.admin.group_acls import read_group_acls
 from legacy_consumer.operations.admin.offset_files import Offsets, Unreadable
@@ -93,6 +94,11 @@ def say_unknown(error: BaseException, group: str) -> None:
     if isinstance(error, (ConnectionLostError, SessionExpiredError)) or not isinstance(error, Exception):
         look = shell_command(group, "offsets", "export")
         say_error(f"It is not known whether group {group} is changed: see {look}")
+
+
+def touched(begun: Mapping[str, ChangeProgress]) -> set[str]:
+    """Of the groups whose change was begun, those that may be changed."""
+    return {group for group, progress in begun.items() if progress.may_be_changed}
 
 
 def narrow(backup: Backup | None, changed: Collection[str]) -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from legacy_consumer.errors import ActiveGroupError
+from legacy_consumer.operations.admin.change_progress import ChangeProgress
 from legacy_consumer.operations.admin.deletion import delete_tree
 from legacy_consumer.operations.admin.errors import GroupChangedError, GroupHeldError
 from legacy_consumer.operations.admin.findings import shell_command
 from legacy_consumer.operations.admin.pruning import GroupUse
-from legacy_consumer.operations.cli.helpers.execution import back_up, execution_options, narrow, say_unknown
+from legacy_consumer.operations.cli.helpers.execution import back_up, execution_options, narrow, say_unknown, touched
 from legacy_consumer.operations.cli.helpers.group_tables import GOOD, count
 from legacy_consumer.operations.cli.helpers.outputs import Output
 from legacy_consumer.operations.cli.helpers.progress_bar import progress_bar
@@ -58,30 +59,27 @@ def delete_all(
         backup = back_up(store, backup_dir, name, offsets, unreadable, marks)
         _say_unreadable(unreadable)
     gone: list[GroupUse] = []
-    # a command that is stopped in the middle does not know how much of its group is gone, nor behind an ACL
-    touched: set[str] = set()
+    begun: dict[str, ChangeProgress] = {}
     is_permitted = True
     try:
         with progress_bar("deleting groups", len(use)) as advance:
             for one in use:
                 if backup is not None:
                     backup.begin(one.group)
-                touched.add(one.group)
+                progress = begun[one.group] = ChangeProgress()
                 try:
-                    delete_tree(store, one.tree, topic=topic)
+                    delete_tree(store, one.tree, topic=topic, progress=progress)
                     gone.append(one)
                 except (ActiveGroupError, GroupChangedError, GroupHeldError) as error:
-                    if isinstance(error, GroupChangedError) and error.gone:
-                        raise
-                    touched.discard(one.group)
-                    if not leave_used:
+                    if not leave_used or progress.may_be_changed:
                         raise
                     say_error(f"Left alone: {error}")
                 except NotPermittedError as error:
                     if not leave_used:
                         raise
                     is_permitted = False
-                    say_error(f"Group {one.group} was not deleted, or not all of it: {error}")
+                    how_far = "only in part" if progress.may_be_changed else "not"
+                    say_error(f"Group {one.group} was {how_far} deleted: {error}")
                 advance(1)
     except BaseException as error:
         if gone:
@@ -89,11 +87,11 @@ def delete_all(
                 f"Deleted before it stopped: {_names(gone)}; the groups after these are not done, "
                 "run the same command again without those that are gone."
             )
-        for group in touched.difference(each.group for each in gone):
+        for group in touched(begun).difference(each.group for each in gone):
             say_unknown(error, group)
         raise
     finally:
-        narrow(backup, touched)
+        narrow(backup, touched(begun) | {each.group for each in gone})
     what = "" if topic is None else f" topic {topic} of"
     done = f"Deleted{what}: {_names(gone) or 'nothing'}"
     if output is Output.TABLE:

@@ -17,10 +17,12 @@ from legacy_consumer.member.resets import (
     request_path,
 )
 from legacy_consumer.operations.admin.backups import Backup
+from legacy_consumer.operations.admin.deletion import delete_tree
+from legacy_consumer.operations.admin.group_trees import read_trees
 from legacy_consumer.operations.cli import changes
-from legacy_consumer.operations.cli.helpers import options
+from legacy_consumer.operations.cli.helpers import options, removals
 from tests.support.memory_cluster import MemoryCluster
-from zk_layout.errors import ConnectionLostError
+from zk_layout.errors import ConnectionLostError, MultiFailedError, NotPermittedError
 from zk_layout.memory_store import MemoryStore
 from zk_layout.store import DeleteOp
 
@@ -244,6 +246,64 @@ def test_a_command_that_changed_nothing_leaves_no_backup_that_could_move_somethi
     assert list(backups.iterdir()) == []
     assert "Nothing was changed: the backup is gone." in done.err
     assert standing(cluster) == {"a": b"40", "b": b"5", "c": b"5", "d": b"5"}
+
+
+def refuse(monkeypatch, group):
+    """An ACL forbids the offsets of the group; all of a multi is refused then."""
+    original = MemoryStore.multi
+
+    def refused(self, ops, **options):
+        for index, op in enumerate(ops):
+            if op.path.startswith(f"/consumers/{group}/offsets"):
+                raise MultiFailedError(index, op.path, NotPermittedError(op.path))
+        return original(self, ops, **options)
+
+    monkeypatch.setattr(MemoryStore, "multi", refused)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_group_that_an_acl_kept_as_it_was_is_not_in_the_backup(cluster, tmp_path, monkeypatch, command):
+    words, backups = typed(command, tmp_path), tmp_path / "backups"
+    backups.mkdir()
+    refuse(monkeypatch, "b")
+    done = cluster.run(*words, "--execute", "--backup-dir", str(backups))
+    assert done.code == 1, done
+    [backup] = backups.iterdir()
+    changed = ["a", "c", "d"] if command == "prune" else ["a"]
+    assert list(json.loads(backup.read_text())["offsets"]) == changed
+    assert "The backup holds only the groups that were changed." in done.err
+
+
+@pytest.mark.parametrize("command", [["groups", "delete", "b"], ["offsets", "reset", "b", "--to-latest"]])
+def test_a_change_that_an_acl_refused_leaves_no_backup(cluster, tmp_path, monkeypatch, command):
+    refuse(monkeypatch, "b")
+    done = cluster.run(*command, "--execute", "--backup-dir", str(tmp_path))
+    assert (done.code, list(tmp_path.iterdir())) == (1, []), done
+    assert "Nothing was changed: the backup is gone." in done.err
+
+
+def test_prune_leaves_a_group_alone_of_which_another_operator_deletes_a_topic_as_a_member_joins(
+    cluster, tmp_path, monkeypatch
+):
+    cluster.topic("u", (0, 50))
+    cluster.ago_ms = 5000
+    cluster.commit("b", "u", 5)
+    cluster.ago_ms = 0
+    original = removals.delete_tree
+
+    def meanwhile(store, tree, **options):
+        if tree.group == "b":
+            delete_tree(cluster.store, read_trees(cluster.store, ["b"])[0], topic="u")
+            cluster.join("b", "m", '{"t":1}')
+        return original(store, tree, **options)
+
+    monkeypatch.setattr(removals, "delete_tree", meanwhile)
+    done = cluster.run("groups", "prune", "--older-than", "1s", "--execute", "--backup-dir", str(tmp_path))
+    assert done.code == 0, done
+    assert "Left alone: group 'b' has 1 member" in done.err
+    assert cluster.store.get_children("/consumers") == ("b",)
+    [backup] = tmp_path.iterdir()
+    assert list(json.loads(backup.read_text())["offsets"]) == ["a", "c", "d"]
 
 
 def test_offsets_are_not_imported_where_there_is_no_cluster(cluster, tmp_path):
