@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from typing import NamedTuple
 
 from click.testing import CliRunner
@@ -190,6 +190,14 @@ class MemoryCluster:
             end = args.index("--") if "--" in args else len(args)
             result = CliRunner().invoke(main, [*args[:end], *zookeeper, *args[end:]], prog_name="legacy-consumer")
         return Done(result.exit_code, result.stdout, result.stderr)
+
+    def run_into(self, out, err, *args):
+        """One command with these files as its standard output and standard error. Returns: the exit code."""
+        with _logging_as_before(), redirect_stdout(out), redirect_stderr(err):
+            try:
+                main([*args, "--zookeeper", self.zookeeper])
+            except SystemExit as ended:
+                return ended.code
 
 
 @contextmanager

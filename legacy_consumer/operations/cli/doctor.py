@@ -25,6 +25,7 @@ from legacy_consumer.operations.admin.doctor_groups import examine_groups
 from legacy_consumer.operations.admin.findings import Finding, Severity, permitted, sort_findings
 from legacy_consumer.operations.admin.log_times import BrokerLogTimes
 from legacy_consumer.operations.cli.helpers.group_tables import BAD, GOOD, ODD, count
+from legacy_consumer.operations.cli.helpers.lasting_output import outlasts_reader
 from legacy_consumer.operations.cli.helpers.options import (
     ClusterOptions,
     cluster_options,
@@ -62,6 +63,7 @@ Examples:
     help="A group without members counts as stale after this time.",
 )
 @click.pass_context
+@outlasts_reader()
 def doctor(ctx: click.Context, output: Output, cluster: ClusterOptions, stale_after: str) -> None:
     """Examine the configuration, ZooKeeper, the brokers and every group; report faults, each with a remedy.
 

@@ -24,6 +24,7 @@ from legacy_consumer.operations.cli.helpers.group_documents import PARTITION_FIE
 from legacy_consumer.operations.cli.helpers.group_names import check_wanted, wanted_groups
 from legacy_consumer.operations.cli.helpers.group_tables import Line, group_parts
 from legacy_consumer.operations.cli.helpers.kafka_formats import KAFKA_FORMATS, kafka_lines
+from legacy_consumer.operations.cli.helpers.lasting_output import outlasts_reader
 from legacy_consumer.operations.cli.helpers.options import (
     ClusterOptions,
     cluster_options,
@@ -68,6 +69,7 @@ Examples:
     help="The columns of Kafka's own tool of that version, for scripts; checker is ConsumerOffsetChecker.",
 )
 @click.pass_context
+@outlasts_reader("check")
 def describe(
     ctx: click.Context,
     output: Output,

@@ -10,6 +10,7 @@ import click
 from legacy_consumer.operations.admin.verification import Verification, verify_groups
 from legacy_consumer.operations.cli.helpers.group_names import check_wanted, wanted_groups
 from legacy_consumer.operations.cli.helpers.group_tables import BAD, GOOD, ODD, count
+from legacy_consumer.operations.cli.helpers.lasting_output import outlasts_reader
 from legacy_consumer.operations.cli.helpers.options import (
     ClusterOptions,
     cluster_options,
@@ -43,6 +44,7 @@ Examples:
 )
 @click.option("--kafka-format", is_flag=True, help="Print the same line as Kafka's VerifyConsumerRebalance.")
 @click.pass_context
+@outlasts_reader()
 def verify(
     ctx: click.Context,
     output: Output,

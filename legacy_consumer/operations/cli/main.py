@@ -1,7 +1,8 @@
 """`legacy-consumer`: finds the command, and turns whatever it ends with into one line and an exit code.
 
 0 done; 1 it could not be done, and a line on standard error says why; 2 called in a wrong way; 70 a defect of this
-program; 130 Ctrl-C. A reader that closes our standard output (`| head`) is no failure.
+program; 130 Ctrl-C. A reader that closes our standard output (`| head`) is no failure: it ends a command that only
+prints, and others go on without it (lasting_output).
 """
 
 from __future__ import annotations

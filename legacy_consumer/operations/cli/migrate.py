@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import ParamSpec, TypeVar
 
 import click
 
@@ -38,6 +38,7 @@ from legacy_consumer.operations.admin.migration.picture import has_offsets_in_ka
 from legacy_consumer.operations.admin.migration.record import decode_record, forget_record
 from legacy_consumer.operations.cli.helpers.group_names import check_group
 from legacy_consumer.operations.cli.helpers.group_tables import count
+from legacy_consumer.operations.cli.helpers.lasting_output import outlasts_reader
 from legacy_consumer.operations.cli.helpers.migrate_tables import (
     outcome_document,
     plan_document,
@@ -61,7 +62,8 @@ from legacy_consumer.operations.cli.helpers.tables import say, say_error
 from rebalance.clock import SystemClock
 from zk_layout.store import ZkStore
 
-F = TypeVar("F", bound=Callable[..., object])
+P = ParamSpec("P")
+R = TypeVar("R")
 
 _ANSWER_S = 15.0
 
@@ -69,9 +71,6 @@ _rolling = click.option(
     "--rolling",
     is_flag=True,
     help="The group has members, which move one by one; write only partitions without an owner.",
-)
-_execute = click.option(
-    "--execute", is_flag=True, help="Carry it out. Without this option the command only shows the plan."
 )
 _backup = click.option(
     "--backup",
@@ -86,6 +85,13 @@ _accept_ahead = click.option(
 )
 _skip_blocked = click.option("--skip-blocked", is_flag=True, help="Leave out blocked partitions.")
 _json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+
+
+def _execute(command: Callable[P, R]) -> Callable[P, R]:
+    option = click.option(
+        "--execute", is_flag=True, help="Carry it out. Without this option the command only shows the plan."
+    )
+    return option(outlasts_reader("execute")(command))
 
 
 @click.group()
@@ -137,6 +143,7 @@ Example:
 @_accept_ahead
 @_skip_blocked
 @_json
+@outlasts_reader()
 def plan(
     cluster: ClusterOptions,
     group: str,
@@ -275,6 +282,7 @@ Example:
 @cluster_options
 @click.argument("group")
 @_json
+@outlasts_reader()
 def verify(cluster: ClusterOptions, group: str, as_json: bool) -> None:
     """Compare both sides, and name partitions whose messages would be lost or read twice.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Collection, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
@@ -16,6 +17,7 @@ from legacy_consumer.operations.admin.findings import shell_command
 from legacy_consumer.operations.admin.group_acls import read_group_acls
 from legacy_consumer.operations.admin.offset_files import Offsets, Unreadable
 from legacy_consumer.operations.cli.helpers.ending import unwound_by_signals
+from legacy_consumer.operations.cli.helpers.lasting_output import lasting_output
 from legacy_consumer.operations.cli.helpers.tables import say_error
 from zk_layout.errors import ConnectionLostError, SessionExpiredError
 from zk_layout.store import ZkStore
@@ -59,7 +61,7 @@ def execution_options(
             folder, no_backup = kwargs.pop("backup_dir"), kwargs.pop("no_backup")
             assert isinstance(folder, Path)
             # a backup of what was left alone is made smaller, whatever ends the command
-            with unwound_by_signals():
+            with unwound_by_signals(), lasting_output() if execute else nullcontext():
                 return command(Execution(execute, None if no_backup else folder), *args, **kwargs)
 
         return with_execution

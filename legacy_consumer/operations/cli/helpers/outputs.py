@@ -102,6 +102,11 @@ def abandon_output() -> None:
         descriptor = sys.stdout.fileno()
     except (AttributeError, OSError, ValueError):
         return
+    send_nowhere(descriptor)
+
+
+def send_nowhere(descriptor: int) -> None:
+    """Let the descriptor lead to /dev/null from now on."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, descriptor)
     os.close(nowhere)
