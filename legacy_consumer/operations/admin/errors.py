@@ -30,6 +30,7 @@ from zk_layout.errors import LegacyConsumerError
 from zk_layout.model import TopicPartition
 
 _SHOWN = 3
+_BACK_FIRST = "with --shift-by import the backup first, or the written offsets move once more"
 
 
 class ChangeError(LegacyConsumerError):
@@ -148,43 +149,50 @@ class OffsetsChangedError(ChangeError):
 
 
 class TopicMadeAnewError(ChangeError):
-    """The topic is not the one that the plan saw. was_written: its offsets were written, and are removed again."""
+    """The topic is not the one that the plan saw.
+
+    kept: None if nothing was written; otherwise its offsets were written and removed again, and so many of the plan's
+    total, of other topics, stay written.
+    """
 
     retriable: ClassVar[bool] = True
 
-    def __init__(self, group: str, topic: str, was_written: bool = False) -> None:
-        super().__init__(group, topic, was_written)
+    def __init__(self, group: str, topic: str, kept: int | None = None, total: int = 0) -> None:
+        super().__init__(group, topic, kept, total)
         self.group = group
         self.topic = topic
-        self.was_written = was_written
+        self.kept = kept
+        self.total = total
 
     def _text(self) -> str:
-        done = (
-            "the command removed its offsets again and kept the offsets of other topics"
-            if self.was_written
-            else "nothing was written"
-        )
+        done, again = "nothing was written", ""
+        if self.kept is not None:
+            done = f"the command removed its offsets again, and {self.kept} of {self.total} offsets are written"
+        if self.kept:
+            again = f"; {_BACK_FIRST}"
         return (
             f"{done}: topic {self.topic!r} was deleted or created since the plan of group {self.group!r} was made, and "
-            "the plan has offsets of the earlier topic; run the command again for a new plan"
+            f"the plan has offsets of the earlier topic; run the command again for a new plan{again}"
         )
 
 
 class OffsetsHalfWrittenError(ChangeError):
-    """done: the partitions that were written, all others were not."""
+    """done: the partitions that were written. unknown: of so many behind them it is not known. All others were not."""
 
-    def __init__(self, group: str, done: tuple[TopicPartition, ...], total: int, reason: str) -> None:
-        super().__init__(group, done, total, reason)
+    def __init__(self, group: str, done: tuple[TopicPartition, ...], unknown: int, total: int, reason: str) -> None:
+        super().__init__(group, done, unknown, total, reason)
         self.group = group
         self.done = done
+        self.unknown = unknown
         self.total = total
         self.reason = reason
 
     def _text(self) -> str:
+        unknown = f"of the next {self.unknown} it is not known, " if self.unknown else ""
         return (
             f"group {self.group!r}: {len(self.done)} of {self.total} offsets are written, those up to {self.done[-1]} "
-            f"in the order of the plan, and the others are not: {self.reason}; run the same command again to write the "
-            "rest, or import the backup to take back what was written"
+            f"in the order of the plan, {unknown}and the others are not: {self.reason}; run the same command again to "
+            f"write the rest, or import the backup to take back what was written; {_BACK_FIRST}"
         )
 
 

@@ -121,10 +121,9 @@ def _check_topics(store: ZkStore, plans: Sequence[OffsetPlan]) -> None:
     else:
         return
     for plan in plans:
-        try:
-            check_written(
-                store, plan.group, plan.creations, {c.partition: c.after for c in plan.to_write if c.after is not None}
-            )
-        except TopicMadeAnewError as error:
-            problem = error
+        written = {c.partition: c.after for c in plan.to_write if c.after is not None}
+        anew = check_written(store, plan.group, plan.creations, written)
+        if anew:
+            kept = sum(change.partition.topic not in anew for change in plan.to_write)
+            problem = TopicMadeAnewError(plan.group, min(anew), kept, len(plan.to_write))
     raise problem

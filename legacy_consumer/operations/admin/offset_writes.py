@@ -21,6 +21,7 @@ from legacy_consumer.operations.admin.errors import (
     GroupDeletedError,
     OffsetsChangedError,
     OffsetsHalfWrittenError,
+    TopicMadeAnewError,
 )
 from legacy_consumer.operations.admin.member_fence import (
     FENCE_FAILURES,
@@ -100,21 +101,23 @@ def _write_chunks(
 ) -> None:
     """done: grows with what is written. Raises: as write_plan."""
     chunks = list(_chunks(store, plan, also, held=held_in is not None)) or [((), tuple(also))]
+    total = len(plan.to_write)
     for changes, ops in chunks:
+        here = [change.partition for change in changes if change.changes]
         try:
             if ops:
                 _carry_out(store, plan, changes, ops, progress, force=force, held_in=held_in)
+            done += here
+            written = {c.partition: c.after for c in changes if c.changes and c.after is not None}
+            anew = check_written(store, plan.group, plan.creations, written)
         except LegacyConsumerError as error:
-            if isinstance(error, ConnectionLostError) and stands(store, plan.group, changes):
-                progress.found_done()
-                logger.info("group %s: the connection was lost, but the offsets were written", plan.group)
-            elif done:
-                raise OffsetsHalfWrittenError(plan.group, tuple(done), len(plan.to_write), str(error)) from error
-            else:
+            if len(done) in {0, total}:
                 raise
-        written = {c.partition: c.after for c in changes if c.changes and c.after is not None}
-        check_written(store, plan.group, plan.creations, written)
-        done += [change.partition for change in changes if change.changes]
+            unknown = len(here) if progress.is_unanswered else 0
+            raise OffsetsHalfWrittenError(plan.group, tuple(done), unknown, total, str(error)) from error
+        if anew:
+            kept = sum(tp not in here or tp.topic not in anew for tp in done)
+            raise TopicMadeAnewError(plan.group, min(anew), kept, total)
         on_progress(len(done))
 
 
@@ -150,6 +153,12 @@ def _carry_out(
                 raise OffsetsChangedError(plan.group, TopicPartition(place.topic, place.partition)) from error
             if attempt == _TRIES - 1:
                 raise error.cause from error
+        except ConnectionLostError:
+            if not stands(store, plan.group, changes):
+                raise
+            progress.found_done()
+            logger.info("group %s: the connection was lost, but the offsets were written", plan.group)
+            return
         else:
             return
 

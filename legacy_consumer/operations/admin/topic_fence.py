@@ -33,8 +33,8 @@ def topic_checks(store: ZkStore, group: str, seen: TopicCreations, topics: Colle
     return [CheckOp(TopicPath(topic).path, stat.version) for topic, stat in stats.items() if stat is not None]
 
 
-def check_written(store: ZkStore, group: str, seen: TopicCreations, written: Mapping[TopicPartition, int]) -> None:
-    """After the multi: offsets of a topic that is another one by now go. Raises: TopicMadeAnewError."""
+def check_written(store: ZkStore, group: str, seen: TopicCreations, written: Mapping[TopicPartition, int]) -> set[str]:
+    """After the multi: offsets of a topic that is another one by now go. Returns: these topics."""
     others = _others(_read(store, {tp.topic for tp in written} & seen.keys()), seen)
     there = [tp for tp in sorted(written) if tp.topic in others]
     paths = [OffsetPath(group, *tp).path for tp in there]
@@ -43,8 +43,7 @@ def check_written(store: ZkStore, group: str, seen: TopicCreations, written: Map
             # a member of the new topic may commit at this moment
             with contextlib.suppress(BadVersionError, NoNodeError):
                 store.delete(path, znode.stat.version)
-    if others:
-        raise TopicMadeAnewError(group, min(others), was_written=True)
+    return others
 
 
 def _read(store: ZkStore, topics: Collection[str]) -> dict[str, Stat | None]:

@@ -10,6 +10,7 @@ import pytest
 from legacy_consumer.errors import ActiveGroupError, NoSuchGroupError, NoSuchPartitionError, NoSuchTopicError
 from legacy_consumer.offsets.topic_partitions import TopicsOnce
 from legacy_consumer.operations.admin.backups import write_backup
+from legacy_consumer.operations.admin.change_progress import ChangeProgress
 from legacy_consumer.operations.admin.deletion import delete_group
 from legacy_consumer.operations.admin.errors import (
     BackupError,
@@ -363,6 +364,53 @@ def test_a_plan_too_large_for_a_request_names_the_written_offsets_when_it_fails(
     assert all(offset_of(store, n) == b"1" for n in range(2, 8) if TopicPartition("t", n) not in done)
     write_plan(store, plan_of(store, {TopicPartition("t", number): 2 for number in range(2, 9)}))
     assert all(offset_of(store, n) == b"2" for n in range(2, 9))
+
+
+@pytest.mark.parametrize("fault", [Fault.LOSE_REQUEST, Fault.LOSE_REPLY])
+def test_a_plan_of_several_requests_says_what_is_written_though_zookeeper_stays_away(server, store, monkeypatch, fault):
+    monkeypatch.setattr(type(store), "max_multi_bytes", property(lambda _: 800))
+    numbers = range(2, 9)
+    for number in numbers:
+        put(store, f"/consumers/g/offsets/t/{number}", b"1")
+    multis = []
+
+    def stay_away(_, kind):
+        multis.extend([kind] if kind == "multi" else [])
+        if len(multis) < 3:
+            return None
+        return fault if kind == "multi" else Fault.LOSE_REQUEST
+
+    server.fault = stay_away
+    progress = ChangeProgress()
+    with pytest.raises(OffsetsHalfWrittenError, match=r"of the next [1-9] it is not known") as caught:
+        write_plan(store, plan_of(store, {TopicPartition("t", number): 2 for number in numbers}), progress=progress)
+    server.fault = None
+    assert progress.is_unanswered
+    written = [TopicPartition("t", number) for number in numbers if offset_of(store, number) == b"2"]
+    done, unknown = list(caught.value.done), caught.value.unknown
+    assert written == done or (fault is Fault.LOSE_REPLY and written[:-unknown] == done)
+    assert 0 < len(done) < len(numbers)
+
+
+def test_a_topic_made_anew_behind_one_of_several_requests_is_told_with_what_is_written(store, monkeypatch):
+    monkeypatch.setattr(type(store), "max_multi_bytes", property(lambda _: 800))
+    put(store, "/brokers/topics/u", b'{"version":1,"partitions":{"0":[0],"1":[0],"2":[0],"3":[0]}}')
+    multi, multis = store.multi, []
+    wanted = {T0: 10, T1: 7, **{TopicPartition("u", number): 2 for number in range(4)}}
+    plan = plan_of(store, wanted)
+
+    def made_anew_behind_it(ops, **options):
+        done = multi(ops, **options)
+        multis.append(ops)
+        if len(multis) == 1:
+            make_anew(store)
+        return done
+
+    monkeypatch.setattr(store, "multi", made_anew_behind_it)
+    with pytest.raises(TopicMadeAnewError, match="removed its offsets again, and 0 of 6 offsets are written") as caught:
+        write_plan(store, plan)
+    assert (len(multis), caught.value.kept) == (1, 0)
+    assert store.exists("/consumers/g/offsets/u") is None
 
 
 def test_a_plan_of_several_requests_leaves_no_folder_without_a_written_offset(store, monkeypatch):

@@ -282,6 +282,39 @@ def test_a_change_that_an_acl_refused_leaves_no_backup(cluster, tmp_path, monkey
     assert "Nothing was changed: the backup is gone." in done.err
 
 
+@pytest.mark.parametrize("moment", ["between two requests", "as a topic is made anew"])
+def test_a_shift_that_was_written_in_part_is_given_again_after_its_backup(cluster, tmp_path, monkeypatch, moment):
+    """Both errors advise that: given again at once, a shift moves the written offsets once more."""
+    cluster.topic("u", (0, 50), (0, 50), (0, 50))
+    cluster.commit("a", "u", 20, 20, 20)
+    multi, multis = MemoryStore.multi, []
+
+    def stopped(self, ops, **options):
+        multis.append(ops)
+        if moment == "between two requests" and len(multis) == 2:
+            raise ConnectionLostError("gone")
+        done = multi(self, ops, **options)
+        if moment != "between two requests" and len(multis) == 1:
+            cluster.drop("t")
+            cluster.topic("t", (0, 50))
+        return done
+
+    if moment == "between two requests":
+        monkeypatch.setattr(MemoryStore, "max_multi_bytes", property(lambda _: 900))
+    monkeypatch.setattr(MemoryStore, "multi", stopped)
+    shift = ["offsets", "reset", "a", "--topic", "t", "--topic", "u", "--shift-by=-2", "--execute"]
+    done = cluster.run(*shift, "--backup-dir", str(tmp_path))
+    assert done.code == 1
+    assert "offsets are written" in done.err
+    assert "with --shift-by import the backup first" in done.err
+    [backup] = tmp_path.iterdir()
+    cluster.run("offsets", "import", str(backup), "--execute", "--no-backup")
+    if moment != "between two requests":
+        cluster.commit("a", "t", 5)
+    assert cluster.run(*shift, "--no-backup").code == 0
+    assert [cluster.store.get_data(f"/consumers/a/offsets/u/{n}").data for n in range(3)] == [b"18"] * 3
+
+
 def test_prune_leaves_a_group_alone_of_which_another_operator_deletes_a_topic_as_a_member_joins(
     cluster, tmp_path, monkeypatch
 ):
