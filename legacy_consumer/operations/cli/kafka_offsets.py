@@ -2,33 +2,52 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 from legacy_consumer.config import ConsumerConfig
 from legacy_consumer.errors import BrokersUnavailableError, MissingListenerError
 from legacy_consumer.fetching.librdkafka import open_group_offsets
+from legacy_consumer.operations.admin.offset_plans import OffsetPlan
 from legacy_consumer.operations.admin.offsets_in_kafka import read_offsets_in_kafka
+from legacy_consumer.operations.cli.helpers.group_tables import count
 from legacy_consumer.operations.cli.helpers.options import ClusterOptions
+from legacy_consumer.operations.cli.helpers.tables import say_error
 from zk_layout.errors import ConfigError
 from zk_layout.model import TopicPartition
 from zk_layout.store import ZkStore
 
-logger = logging.getLogger(__name__)
-
 _SHOWN = 3
+
+
+def warn_of_kafka(cluster: ClusterOptions, store: ZkStore, plans: Sequence[OffsetPlan]) -> None:
+    """Say which groups have offsets in Kafka, which a command for the offsets in ZooKeeper does not change."""
+    for number, plan in enumerate(plans, 1):
+        found = find_offsets_in_kafka(cluster, store, plan.group, [change.partition for change in plan.changes])
+        if found is None:
+            if number < len(plans):
+                say_error(f"Kafka was not asked about the other {count(len(plans) - number, 'group')}.")
+            return
+        if found:
+            say_error(
+                f"Warning: group {plan.group} has offsets in Kafka too ({shown_offsets(found)}): members with "
+                "offsets.storage=kafka go on from those, or from the greater of both; only the offsets in ZooKeeper "
+                "are changed here"
+            )
 
 
 def find_offsets_in_kafka(
     cluster: ClusterOptions, store: ZkStore, group: str, partitions: Collection[TopicPartition]
-) -> dict[TopicPartition, int]:
-    """Return {partition: offset}, as far as Kafka has offsets; {} if no broker can tell, which is logged."""
+) -> dict[TopicPartition, int] | None:
+    """Return {partition: offset}, as far as Kafka has offsets; None if no broker can tell, which is said."""
     try:
         config = ConsumerConfig.load(cluster.config_file, {**cluster.overrides(), "group.id": group})
         return read_offsets_in_kafka(store, lambda: open_group_offsets(config, store), partitions)
     except (BrokersUnavailableError, MissingListenerError, ConfigError) as error:
-        logger.info("group %s: cannot find out whether it has offsets in Kafka: %s", group, error)
-        return {}
+        say_error(
+            f"Warning: it is not known whether group {group} has offsets in Kafka, where members with "
+            f"offsets.storage=kafka go on: {error}"
+        )
+        return None
 
 
 def shown_offsets(found: Mapping[TopicPartition, int]) -> str:

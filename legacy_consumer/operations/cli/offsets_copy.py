@@ -18,7 +18,7 @@ from legacy_consumer.operations.cli.helpers.options import (
 from legacy_consumer.operations.cli.helpers.outputs import Output, output_options
 from legacy_consumer.operations.cli.helpers.tables import say_error
 from legacy_consumer.operations.cli.helpers.topic_choices import parse_topics
-from legacy_consumer.operations.cli.kafka_offsets import find_offsets_in_kafka, shown_offsets
+from legacy_consumer.operations.cli.kafka_offsets import find_offsets_in_kafka, shown_offsets, warn_of_kafka
 from legacy_consumer.operations.cli.offsets_import import standings_or_none
 
 
@@ -69,7 +69,7 @@ def copy(
         if not after:
             raise click.ClickException(f"group {source} has committed nothing that could be copied")
         in_kafka = find_offsets_in_kafka(cluster, store, source, after)
-        ahead = {tp: offset for tp, offset in in_kafka.items() if offset > after[tp]}
+        ahead = {tp: offset for tp, offset in (in_kafka or {}).items() if offset > after[tp]}
         if ahead:
             say_error(
                 f"Warning: {source} is ahead in Kafka ({shown_offsets(ahead)}): its members with offsets.storage=kafka "
@@ -77,4 +77,6 @@ def copy(
             )
         acls = read_group_acls(store, [source]).get(source)
         plan = make_plan(store, target, standings_or_none(store, target, once), after, acls, topics=once)
+        if in_kafka is not None:
+            warn_of_kafka(cluster, store, [plan])
         carry_out(store, [plan], safety, output, name=target)

@@ -33,6 +33,7 @@ from legacy_consumer.operations.cli.helpers.options import (
 from legacy_consumer.operations.cli.helpers.outputs import Output, output_options
 from legacy_consumer.operations.cli.helpers.tables import say_error
 from legacy_consumer.operations.cli.helpers.topic_choices import parse_topics
+from legacy_consumer.operations.cli.kafka_offsets import warn_of_kafka
 from zk_layout.model import TopicPartition
 from zk_layout.store import ZkStore
 
@@ -61,7 +62,11 @@ Examples:
 )
 @click.option("--clamp", is_flag=True, help="Replace an offset outside the log by the nearest one inside.")
 @earlier_option
-@click.option("--no-check", is_flag=True, help="Do not ask the brokers whether the offsets lie in the logs.")
+@click.option(
+    "--no-check",
+    is_flag=True,
+    help="Do not ask the brokers whether the offsets lie in the logs, nor for offsets in Kafka.",
+)
 def import_command(
     safety: Safety,
     output: Output,
@@ -80,8 +85,9 @@ def import_command(
     topic that does not exist are written too, with a warning: no broker can tell whether they are right. Offsets that
     the file has for an earlier topic of the same name are left out, and the exit code is 1.
 
-    Shows the plan and carries it out with --execute, one transaction for each group; see `offsets reset`. The command
-    creates missing groups; from a backup of a secured group, with the ACLs of that group.
+    Shows the plan and carries it out with --execute, one transaction for each group; see `offsets reset`. As there, it
+    warns if a group also has offsets in Kafka, or if no broker tells. The command creates missing groups; from a backup
+    of a secured group, with the ACLs of that group.
     """
     given = load_offsets(file)
     _say_untouched(given)
@@ -122,6 +128,8 @@ def import_command(
             after = {**gone, **resolve(ToGiven(offsets), current, logs, clamp=clamp, check=not no_check)}
             _say_gone(name, gone)
             plans.append(make_plan(store, name, standings, after, given.acls.get(name), topics=once))
+        if not no_check:
+            warn_of_kafka(cluster, store, plans)
         carry_out(store, plans, safety, output, name=names[0] if len(names) == 1 else "groups")
     if left_out:
         raise click.exceptions.Exit(1)

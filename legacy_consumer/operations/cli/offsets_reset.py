@@ -12,7 +12,6 @@ from legacy_consumer.offsets.topic_partitions import TopicsOnce
 from legacy_consumer.operations.admin.log_times import BrokerLogTimes
 from legacy_consumer.operations.admin.offset_files import OffsetFile
 from legacy_consumer.operations.admin.offset_plans import (
-    OffsetPlan,
     Standing,
     choose_partitions,
     make_plan,
@@ -43,13 +42,11 @@ from legacy_consumer.operations.cli.helpers.options import (
     open_store,
 )
 from legacy_consumer.operations.cli.helpers.outputs import Output, output_options
-from legacy_consumer.operations.cli.helpers.tables import say_error
 from legacy_consumer.operations.cli.helpers.times import parse_duration_s, parse_time_ms, shown_time
 from legacy_consumer.operations.cli.helpers.topic_choices import parse_topics
-from legacy_consumer.operations.cli.kafka_offsets import find_offsets_in_kafka, shown_offsets
+from legacy_consumer.operations.cli.kafka_offsets import warn_of_kafka
 from rebalance.clock import SystemClock
 from zk_layout.model import TopicPartition
-from zk_layout.store import ZkStore
 
 
 @click.command(
@@ -115,7 +112,8 @@ def reset(
     JVM members must be stopped.
 
     The command changes the offsets in ZooKeeper. It warns if the group also has offsets in Kafka
-    (offsets.storage=kafka), because its members continue from those, or from the greater of both.
+    (offsets.storage=kafka), because its members continue from those, or from the greater of both; also if no broker
+    tells whether it has some.
 
     Nothing is written if an offset lies outside the log, or if a broker that the plan needs does not answer. With
     --clamp, and always with --shift-by, the nearest offset inside the log takes its place.
@@ -143,7 +141,7 @@ def reset(
             wanted = choose_partitions(once, standings, chosen)
         after = resolve(target, {tp: standing.offset for tp, standing in wanted.items()}, logs, clamp=clamp)
         plan = make_plan(store, group, standings, after, topics=once)
-        _warn_of_kafka(cluster, store, plan)
+        warn_of_kafka(cluster, store, [plan])
         if isinstance(target, ToTime):
             # digits are easily meant otherwise: seconds, a date
             click.echo(
@@ -152,16 +150,6 @@ def reset(
         carry_out(store, [plan], safety, output, name=group)
     if earlier:
         raise click.exceptions.Exit(1)
-
-
-def _warn_of_kafka(cluster: ClusterOptions, store: ZkStore, plan: OffsetPlan) -> None:
-    """Say which partitions have an offset in Kafka, which this reset does not change."""
-    found = find_offsets_in_kafka(cluster, store, plan.group, [change.partition for change in plan.changes])
-    if found:
-        say_error(
-            f"Warning: the group has offsets in Kafka too ({shown_offsets(found)}): members with offsets.storage=kafka "
-            "go on from those, or from the greater of both; only the offsets in ZooKeeper are changed here"
-        )
 
 
 def _target(

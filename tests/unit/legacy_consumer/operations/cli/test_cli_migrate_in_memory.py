@@ -6,6 +6,8 @@ import json
 
 import pytest
 
+from legacy_consumer.errors import BrokersUnavailableError
+from legacy_consumer.operations.cli import kafka_offsets
 from tests.simulation.operators.world import PARTITIONS, OperatorsWorld
 
 
@@ -99,6 +101,57 @@ def test_copy_says_that_its_source_is_ahead_in_kafka(world):
     done = world.run("offsets", "copy", "g", "h")
     assert done.code == 0
     assert "Warning: g is ahead in Kafka (t/1 at 45)" in done.err
+
+
+OF_BOTH = json.dumps({"version": 1, "offsets": {group: {"t": {"0": 30}} for group in ("g", "h")}})
+CHANGES = {
+    "reset": ["offsets", "reset", "g", "--topic", "t", "--to-earliest"],
+    "import": ["offsets", "import", "FILE", "--group", "g"],
+    "copy": ["offsets", "copy", "h", "g"],
+}
+
+
+def typed(command, folder):
+    file = folder / "given.json"
+    file.write_text(OF_BOTH)
+    return [str(file) if word == "FILE" else word for word in command]
+
+
+@pytest.mark.parametrize("command", CHANGES)
+def test_a_change_says_that_its_group_has_offsets_in_kafka(world, tmp_path, command):
+    assert "Kafka" not in world.run(*typed(CHANGES[command], tmp_path)).err
+    world.commit_in_kafka("g", PARTITIONS[0], 45)
+    done = world.run(*typed(CHANGES[command], tmp_path))
+    assert done.code == 0, done
+    assert "Warning: group g has offsets in Kafka too (t/0 at 45): members with offsets.storage=kafka go on" in done.err
+
+
+def silence(monkeypatch, asked):
+    def silent(*_):
+        asked.append(1)
+        raise BrokersUnavailableError("the coordinator does not answer")
+
+    monkeypatch.setattr(kafka_offsets, "read_offsets_in_kafka", silent)
+
+
+@pytest.mark.parametrize("command", CHANGES)
+def test_a_change_says_that_no_broker_tells_of_offsets_in_kafka(world, tmp_path, monkeypatch, command):
+    asked = []
+    silence(monkeypatch, asked)
+    done = world.run(*typed(CHANGES[command], tmp_path))
+    assert (done.code, len(asked)) == (0, 1), done
+    group = "h" if command == "copy" else "g"
+    assert f"Warning: it is not known whether group {group} has offsets in Kafka" in done.err
+
+
+def test_an_import_asks_no_more_brokers_for_offsets_in_kafka_after_a_silent_one(world, tmp_path, monkeypatch):
+    asked = []
+    silence(monkeypatch, asked)
+    command = typed(["offsets", "import", "FILE"], tmp_path)
+    done = world.run(*command)
+    assert (done.code, len(asked)) == (0, 1), done
+    assert "Kafka was not asked about the other 1 group." in done.err
+    assert "Kafka" not in world.run(*command, "--no-check").err
 
 
 @pytest.mark.parametrize("tells_existence", [True, False], ids=["zookeeper-3.8", "zookeeper-3.9"])
