@@ -6,6 +6,7 @@ ACLs describe a group: that of the folder, and that of the znodes in it. Znodes 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -13,6 +14,8 @@ from legacy_consumer.operations.admin.findings import Finding, Severity, some
 from zk_layout.model import TopicPartition
 from zk_layout.paths import GroupPath, OffsetPath, OffsetsPath, OwnersPath, TopicOffsetsPath
 from zk_layout.store import AclEntries, AclEntry, ZkStore
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +51,15 @@ def _entries(value: object) -> AclEntries:
 
 
 def read_group_acls(store: ZkStore, groups: Collection[str]) -> dict[str, GroupAcls]:
-    """Of the groups in which something is not open to everybody, as far as these credentials may see all of it."""
+    """Of the groups in which something is not open to everybody, as far as these credentials may see all of it.
+
+    A warning names the other groups: what is made from this has not their ACLs.
+    """
     names = list(groups)
     sections = [[GroupPath(group).path, *_sections(group)] for group in names]
     replies = iter(store.read_acls([path for paths in sections for path in paths]))
     acls: dict[str, GroupAcls] = {}
+    hidden: list[str] = []
     for group, paths in zip(names, sections, strict=True):
         folder, *held = [next(replies) for _ in paths]
         inside = next((acl for acl in held if acl is not None), None)
@@ -60,6 +67,14 @@ def read_group_acls(store: ZkStore, groups: Collection[str]) -> dict[str, GroupA
             continue
         if all(entry.is_told for entry in (*folder, *inside)):
             acls[group] = GroupAcls(folder, inside)
+        else:
+            hidden.append(group)
+    if hidden:
+        logger.warning(
+            "these credentials may not see the whole ACL of group %s, so it is not kept: a copy, or a group that is "
+            "imported from the backup, is as open as /consumers, unless zookeeper.set.acl=true",
+            some(hidden),
+        )
     return acls
 
 

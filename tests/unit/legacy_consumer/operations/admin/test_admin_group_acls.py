@@ -57,10 +57,18 @@ def test_a_group_that_everybody_may_write_has_none_to_keep(store):
     assert read_group_acls(store, ["g", "missing"]) == {}
 
 
-def test_an_acl_that_the_server_does_not_tell_is_not_kept(store):
-    store.ensure_path("/consumers/g", acl=EVERYBODY)
-    store.ensure_path("/consumers/g/offsets", acl=(AclEntry(31, "digest", "alice:x"),))
-    assert read_group_acls(store, ["g"]) == {}
+def test_an_acl_that_the_server_does_not_tell_is_not_kept_and_the_group_is_named(store, caplog):
+    secured(store, "told", ALICE)
+    store.create("/consumers/open/offsets/t/0", b"5", make_parents=True)
+    for group in ("g", "h"):
+        store.ensure_path(f"/consumers/{group}", acl=EVERYBODY)
+        store.ensure_path(f"/consumers/{group}/offsets", acl=(AclEntry(31, "digest", "alice:x"),))
+    assert read_group_acls(store, ["g", "told", "open", "h"]) == {"told": SECURED}
+    [record] = caplog.records
+    assert record.levelname == "WARNING"
+    assert record.getMessage().startswith(
+        "these credentials may not see the whole ACL of group g, h, so it is not kept"
+    )
 
 
 def test_a_group_that_a_plan_makes_has_the_acls_of_the_plan(store):
