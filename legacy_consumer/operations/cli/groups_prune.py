@@ -18,7 +18,7 @@ from legacy_consumer.operations.cli.helpers.options import (
     open_store,
 )
 from legacy_consumer.operations.cli.helpers.outputs import Output, output_options, print_csv, print_json
-from legacy_consumer.operations.cli.helpers.removals import delete_all, removal_options, say_migrated
+from legacy_consumer.operations.cli.helpers.removals import Removed, delete_all, removal_options, say_migrated
 from legacy_consumer.operations.cli.helpers.tables import Cell, Column, duration, print_table, say, say_error
 from legacy_consumer.operations.cli.helpers.times import parse_duration_s
 from rebalance.clock import SystemClock
@@ -33,7 +33,7 @@ _COLUMNS = (
 )
 _APART_MS = 60_000
 """Clocks that are further apart are named."""
-_FIELDS = ("group", "topics", "offsets", "last_commit_ms", "last_seen_ms")
+_FIELDS = ("group", "topics", "offsets", "last_commit_ms", "last_seen_ms", "deleted")
 
 
 @click.command(
@@ -72,7 +72,8 @@ def prune(
     a write. With --execute the earlier of the two clocks counts, so that no group is removed that a dry run would not
     list.
 
-    First all offsets are written into one backup, which `offsets import` restores.
+    First all offsets are written into one backup, which `offsets import` restores. JSON and CSV say of each group
+    whether it was deleted.
     """
     older_than_ms = 1000 * parse_duration_s(older_than)
     # for fnmatch a bracket begins a set of characters, and a group may have one in its name
@@ -84,21 +85,24 @@ def prune(
         groups = [g for g in list_groups(store) if not names or any(fnmatch.fnmatchcase(g, one) for one in patterns)]
         use, forbidden = read_apart(groups, functools.partial(read_use, store))
         unused = find_unused(use, now_ms=now_ms, older_than_ms=older_than_ms)
-        _show(unused, output, now_ms)
+        if output is Output.TABLE and unused:
+            print_table(_COLUMNS, [_row(one, now_ms) for one in unused])
+            click.echo()
         say_migrated(unused)
         _say_migrating([one.group for one in use if one.open_migration is not None])
         for group, error in sorted(forbidden.items()):
             say_error(f"Group {group} is left out: {error}")
-        is_permitted = not forbidden
+        removed = Removed()
         if execution.execute and unused:
-            is_permitted &= delete_all(
+            removed = delete_all(
                 store, unused, topic=None, backup_dir=execution.backup_dir, output=output, leave_used=True
             )
+    _print_records(unused, removed, output)
     if output is Output.TABLE and not unused:
         say_error(f"No group of {len(groups)} was unused for so long.")
     elif output is Output.TABLE and not execution.execute:
         say(f"Dry run: nothing was deleted. Add --execute to delete these {len(unused)}.", "bold")
-    if not is_permitted:
+    if forbidden or not removed.is_permitted:
         raise click.exceptions.Exit(1)
 
 
@@ -118,7 +122,7 @@ def _zookeeper_ms(store: ZkStore, now_ms: int) -> int:
     return found_ms
 
 
-def _show(unused: list[GroupUse], output: Output, now_ms: int) -> None:
+def _print_records(unused: list[GroupUse], removed: Removed, output: Output) -> None:
     records = [
         {
             "group": one.group,
@@ -126,6 +130,7 @@ def _show(unused: list[GroupUse], output: Output, now_ms: int) -> None:
             "offsets": len(one.offsets),
             "last_commit_ms": one.last_commit_ms,
             "last_seen_ms": one.last_seen_ms,
+            "deleted": one.group in removed.groups,
         }
         for one in unused
     ]
@@ -133,9 +138,6 @@ def _show(unused: list[GroupUse], output: Output, now_ms: int) -> None:
         print_json(records)
     elif output is Output.CSV:
         print_csv(_FIELDS, records)
-    elif unused:
-        print_table(_COLUMNS, [_row(one, now_ms) for one in unused])
-        click.echo()
 
 
 def _say_migrating(groups: list[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import NamedTuple
 
 from legacy_consumer.errors import ActiveGroupError
 from legacy_consumer.operations.admin.change_progress import ChangeProgress
@@ -22,6 +23,13 @@ from zk_layout.store import ZkStore
 removal_options = execution_options(
     without="the command only lists what it would remove", dry_run="list what would be removed"
 )
+
+
+class Removed(NamedTuple):
+    """groups: those that are gone. is_permitted: no ACL was in the way."""
+
+    groups: frozenset[str] = frozenset()
+    is_permitted: bool = True
 
 
 def say_migrated(use: list[GroupUse]) -> None:
@@ -44,12 +52,11 @@ def delete_all(
     backup_dir: Path | None,
     output: Output = Output.TABLE,
     leave_used: bool = False,
-) -> bool:
+) -> Removed:
     """Back up and delete what was seen, one group after the other; a line before an error says which are gone.
 
     output: of the command; beside JSON and CSV the last line goes to standard error.
     leave_used: a group that somebody uses by now, or that an ACL protects, is left alone, and the others go.
-    Returns: whether no ACL was in the way.
     """
     backup = None
     if backup_dir is not None and use:
@@ -98,7 +105,7 @@ def delete_all(
         say(done, GOOD if gone else "")
     else:
         say_error(done)
-    return is_permitted
+    return Removed(frozenset(one.group for one in gone), is_permitted)
 
 
 def _offsets(

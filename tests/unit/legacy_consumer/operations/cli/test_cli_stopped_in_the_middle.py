@@ -315,6 +315,19 @@ def test_a_shift_that_was_written_in_part_is_given_again_after_its_backup(cluste
     assert [cluster.store.get_data(f"/consumers/a/offsets/u/{n}").data for n in range(3)] == [b"18"] * 3
 
 
+def meet_a_member(cluster, monkeypatch, group):
+    """A member joins the group, and another operator has deleted a topic of it, as its turn comes."""
+    original = removals.delete_tree
+
+    def meanwhile(store, tree, **options):
+        if tree.group == group:
+            delete_tree(cluster.store, read_trees(cluster.store, [group])[0], topic="u")
+            cluster.join(group, "m", '{"t":1}')
+        return original(store, tree, **options)
+
+    monkeypatch.setattr(removals, "delete_tree", meanwhile)
+
+
 def test_prune_leaves_a_group_alone_of_which_another_operator_deletes_a_topic_as_a_member_joins(
     cluster, tmp_path, monkeypatch
 ):
@@ -322,21 +335,22 @@ def test_prune_leaves_a_group_alone_of_which_another_operator_deletes_a_topic_as
     cluster.ago_ms = 5000
     cluster.commit("b", "u", 5)
     cluster.ago_ms = 0
-    original = removals.delete_tree
-
-    def meanwhile(store, tree, **options):
-        if tree.group == "b":
-            delete_tree(cluster.store, read_trees(cluster.store, ["b"])[0], topic="u")
-            cluster.join("b", "m", '{"t":1}')
-        return original(store, tree, **options)
-
-    monkeypatch.setattr(removals, "delete_tree", meanwhile)
+    meet_a_member(cluster, monkeypatch, "b")
     done = cluster.run("groups", "prune", "--older-than", "1s", "--execute", "--backup-dir", str(tmp_path))
     assert done.code == 0, done
     assert "Left alone: group 'b' has 1 member" in done.err
     assert cluster.store.get_children("/consumers") == ("b",)
     [backup] = tmp_path.iterdir()
     assert list(json.loads(backup.read_text())["offsets"]) == ["a", "c", "d"]
+
+
+def test_prune_tells_programs_which_groups_it_has_deleted(cluster, monkeypatch):
+    command = ["groups", "prune", "--older-than", "1s", "--json"]
+    assert not any(one["deleted"] for one in json.loads(cluster.run(*command).out))
+    meet_a_member(cluster, monkeypatch, "b")
+    done = cluster.run(*command, "--execute", "--no-backup")
+    assert done.code == 0, done
+    assert [one["group"] for one in json.loads(done.out) if one["deleted"]] == ["a", "c", "d"]
 
 
 def test_offsets_are_not_imported_where_there_is_no_cluster(cluster, tmp_path):
