@@ -74,11 +74,17 @@ def zookeeper_ms(store: ZkStore) -> int:
 
 
 def find_unused(use: Sequence[GroupUse], *, now_ms: int, older_than_ms: int) -> list[GroupUse]:
-    """The groups without members that committed nothing for so long, and are in no open migration."""
+    """The groups without members that committed nothing for so long, and are in no open migration.
+
+    Nor does a session hold a znode of them: a deletion would be refused.
+    """
     return [
         one
         for one in use
-        if one.members == 0 and one.open_migration is None and now_ms - one.last_seen_ms > older_than_ms
+        if one.members == 0
+        and not one.tree.held(None)
+        and one.open_migration is None
+        and now_ms - one.last_seen_ms > older_than_ms
     ]
 
 

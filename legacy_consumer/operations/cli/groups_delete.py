@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import click
 
-from legacy_consumer.errors import ActiveGroupError, NoSuchGroupError
-from legacy_consumer.operations.admin.member_fence import read_ids
+from legacy_consumer.errors import NoSuchGroupError
+from legacy_consumer.operations.admin.deletion import refuse_held
+from legacy_consumer.operations.admin.findings import some
 from legacy_consumer.operations.admin.pruning import GroupUse, read_use, refuse_removal
 from legacy_consumer.operations.cli.helpers.execution import Execution
 from legacy_consumer.operations.cli.helpers.group_names import check_group, check_name
@@ -17,8 +18,7 @@ from legacy_consumer.operations.cli.helpers.options import (
     open_store,
 )
 from legacy_consumer.operations.cli.helpers.removals import delete_all, removal_options, say_migrated
-from legacy_consumer.operations.cli.helpers.tables import say
-from zk_layout.store import ZkStore
+from legacy_consumer.operations.cli.helpers.tables import say, say_error
 
 
 @click.command(
@@ -41,8 +41,10 @@ def delete(
 ) -> None:
     """Remove groups from ZooKeeper: offsets, owners, everything under /consumers/GROUP.
 
-    Refused while a group has members or an open migration. First the command writes a backup of the offsets, which
-    `offsets import` restores. It does not delete znodes that another client writes meanwhile.
+    Refused while a group has members, or a session holds one of the znodes. Without --topic also while a migration is
+    open; with --topic a rollback is refused afterwards until you decide about that topic. First the command writes a
+    backup of the offsets, which `offsets import` restores. It does not delete znodes that another client writes
+    meanwhile.
     """
     for group in groups:
         check_group(group)
@@ -58,10 +60,13 @@ def delete(
         missing = [group for group in groups if group not in {one.group for one in use}]
         if missing:
             raise NoSuchGroupError(missing[0])
-        _refuse_active(store, use)
+        for one in use:
+            refuse_held(store, one.tree, topic)
         refuse_removal(use, topic)
         if topic is None:
             say_migrated(use)
+        else:
+            _say_open_migrations(use, topic)
         if not execution.execute:
             for one in use:
                 offsets = count(sum(topic is None or tp.topic == topic for tp in one.tree.offsets), "offset")
@@ -72,9 +77,10 @@ def delete(
         delete_all(store, use, topic=topic, backup_dir=execution.backup_dir)
 
 
-def _refuse_active(store: ZkStore, use: list[GroupUse]) -> None:
-    """Raises: ActiveGroupError for the first that has members."""
-    for one in use:
-        ids = read_ids(store, one.group) if one.members else ()
-        if ids:
-            raise ActiveGroupError(one.group, ids)
+def _say_open_migrations(use: list[GroupUse], topic: str) -> None:
+    migrating = [one.group for one in use if one.open_migration is not None and one.tree.below(topic)]
+    if migrating:
+        say_error(
+            f"Note: a migration is open: {some(migrating)}. Without these offsets `migrate rollback` is refused until "
+            f"you decide about topic {topic}: --accept-ahead or --skip-blocked"
+        )

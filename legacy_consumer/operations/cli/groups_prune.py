@@ -67,10 +67,10 @@ def prune(
     is the time at which its znodes were created. A group with offsets in Kafka (offsets.storage=kafka) looks unused
     here as soon as it has no members.
 
-    The command leaves out groups with an open migration, because their rollback data would be lost, and groups that a
-    client uses before their turn comes. A dry run uses this machine's clock, because ZooKeeper tells its own only after
-    a write. With --execute the earlier of the two clocks counts, so that no group is removed that a dry run would not
-    list.
+    The command leaves out groups with an open migration, because their rollback data would be lost, groups of which a
+    living session still holds a znode, and groups that a client uses before their turn comes. A dry run uses this
+    machine's clock, because ZooKeeper tells its own only after a write. With --execute the earlier of the two clocks
+    counts, so that no group is removed that a dry run would not list.
 
     First all offsets are written into one backup, which `offsets import` restores. JSON and CSV say of each group
     whether it was deleted.

@@ -96,6 +96,19 @@ def test_prune_and_delete_say_that_a_migration_is_open(world, monkeypatch):
     assert "the migration of group 'g' is open (applied)" in done.err
 
 
+def test_a_topic_that_is_deleted_in_a_migration_holds_a_rollback_up_and_the_command_says_so(world):
+    delete = ["groups", "delete", "g", "--topic", "t"]
+    assert "migration" not in world.run(*delete).err
+    assert migrate(world, "apply").code == 0
+    for execute in ([], ["--execute", "--no-backup"]):
+        done = world.run(*delete, *execute)
+        assert done.code == 0
+        assert "Note: a migration is open: g. Without these offsets `migrate rollback` is refused" in done.err
+    assert migrate(world, "rollback").code == 1
+    assert migrate(world, "rollback", "--accept-ahead").code == 0
+    assert world.numbers()["zookeeper", "g", PARTITIONS[0]] == 10
+
+
 def test_copy_says_that_its_source_is_ahead_in_kafka(world):
     world.commit_in_kafka("g", PARTITIONS[1], 45)
     done = world.run("offsets", "copy", "g", "h")

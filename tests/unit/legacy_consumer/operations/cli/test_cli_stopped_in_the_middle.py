@@ -344,6 +344,20 @@ def test_prune_leaves_a_group_alone_of_which_another_operator_deletes_a_topic_as
     assert list(json.loads(backup.read_text())["offsets"]) == ["a", "c", "d"]
 
 
+@pytest.mark.parametrize("execute", [[], ["--execute", "--no-backup"]], ids=["dry run", "execute"])
+def test_a_dry_run_names_no_group_of_which_a_session_holds_a_znode(cluster, execute):
+    """As the owner znode of a member that has just died."""
+    cluster.put("/consumers/b/owners/t/0", "m-0", store=cluster.new_store(), ephemeral=True)
+    before = cluster.tree("/consumers/b")
+    for command in (["groups", "delete", "b"], ["groups", "delete", "b", "--topic", "t"]):
+        done = cluster.run(*command, *execute)
+        assert done.code == 1
+        assert "a living session holds /consumers/b/owners/t/0" in done.err
+    done = cluster.run("groups", "prune", "--older-than", "1s", "--json", *execute)
+    assert (done.code, [one["group"] for one in json.loads(done.out)]) == (0, ["a", "c", "d"])
+    assert cluster.tree("/consumers/b") == before
+
+
 def test_prune_tells_programs_which_groups_it_has_deleted(cluster, monkeypatch):
     command = ["groups", "prune", "--older-than", "1s", "--json"]
     assert not any(one["deleted"] for one in json.loads(cluster.run(*command).out))
