@@ -82,11 +82,13 @@ def delete_all(
                         raise
                     say_error(f"Left alone: {error}")
                 except NotPermittedError as error:
+                    if progress.may_be_changed:
+                        say_error(f"Group {one.group} was deleted only in part: {error}")
+                    elif leave_used:
+                        say_error(f"Left alone: {error}")
                     if not leave_used:
                         raise
                     is_permitted = False
-                    how_far = "only in part" if progress.may_be_changed else "not"
-                    say_error(f"Group {one.group} was {how_far} deleted: {error}")
                 advance(1)
     except BaseException as error:
         if gone:

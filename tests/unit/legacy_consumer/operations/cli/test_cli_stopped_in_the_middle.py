@@ -282,6 +282,30 @@ def test_a_change_that_an_acl_refused_leaves_no_backup(cluster, tmp_path, monkey
     assert "Nothing was changed: the backup is gone." in done.err
 
 
+@pytest.mark.parametrize("command", [["delete", "b"], ["prune", "--older-than", "1s"]], ids=" ".join)
+def test_a_group_that_an_acl_kept_in_part_is_named_and_in_the_backup(cluster, tmp_path, monkeypatch, command):
+    cluster.topic("closed", (0, 50))
+    cluster.ago_ms = 5000
+    cluster.commit("b", "closed", 5)
+    cluster.ago_ms = 0
+    multi = MemoryStore.multi
+
+    def refused(self, ops, **options):
+        for index, op in enumerate(ops):
+            if op.path.startswith("/consumers/b/offsets/closed"):
+                raise MultiFailedError(index, op.path, NotPermittedError(op.path))
+        return multi(self, ops, **options)
+
+    monkeypatch.setattr(MemoryStore, "max_multi_bytes", property(lambda _: 500))
+    monkeypatch.setattr(MemoryStore, "multi", refused)
+    done = cluster.run("groups", *command, "--execute", "--backup-dir", str(tmp_path))
+    assert done.code == 1
+    assert "Group b was deleted only in part: /consumers/b/offsets/closed" in done.err
+    assert cluster.store.exists("/consumers/b/offsets/t/0") is None
+    [backup] = tmp_path.iterdir()
+    assert json.loads(backup.read_text())["offsets"]["b"] == {"closed": {"0": 5}, "t": {"0": 5}}
+
+
 @pytest.mark.parametrize("moment", ["between two requests", "as a topic is made anew"])
 def test_a_shift_that_was_written_in_part_is_given_again_after_its_backup(cluster, tmp_path, monkeypatch, moment):
     """Both errors advise that: given again at once, a shift moves the written offsets once more."""
