@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from legacy_consumer.fetching.fetcher import LogOffsets
 from legacy_consumer.offsets.judgement import Verdict
 from legacy_consumer.offsets.topic_partitions import list_topic_names
-from legacy_consumer.operations.admin.doctor_leftovers import DAY_MS, foreign_names, migrating, unused_groups
+from legacy_consumer.operations.admin.doctor_leftovers import DAY_MS, foreign_names, unused_groups
 from legacy_consumer.operations.admin.doctor_offsets import offsets_of_group, silent_logs, stalled
 from legacy_consumer.operations.admin.findings import Finding, Severity, about_group, not_permitted, some
 from legacy_consumer.operations.admin.group_acls import mixed_acls
@@ -66,9 +66,8 @@ def examine_groups(
     names = list_groups(store)
     use, no_use = read_apart(names, lambda group_names: read_use(store, group_names))
     foreign, _ = read_apart([one.group for one in use], lambda group_names: list(foreign_names(store, group_names)))
-    moved = migrating(store, names)
-    unused = [one for one in find_unused(use, now_ms=now_ms, older_than_ms=stale_after_ms) if one.group not in moved]
-    quiet = moved | {one.group for one in unused}
+    unused = find_unused(use, now_ms=now_ms, older_than_ms=stale_after_ms)
+    quiet = {one.group for one in [*unused, *(one for one in use if one.is_migrated or one.open_migration is not None)]}
     topics = set(list_topic_names(store))
     groups = describe_groups(store, log_offsets, names)
     if looked is not None:

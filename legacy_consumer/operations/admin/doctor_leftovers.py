@@ -6,17 +6,10 @@ from collections.abc import Iterator, Sequence
 
 from legacy_consumer.operations.admin.findings import Finding, Severity, some
 from legacy_consumer.operations.admin.pruning import GroupUse
-from zk_layout.closed_znodes import exist_each
-from zk_layout.paths import GroupPath, OffsetPath, OffsetsPath, OwnerPath, OwnersPath, TopicOffsetsPath, TopicOwnersPath
+from zk_layout.paths import OffsetPath, OffsetsPath, OwnerPath, OwnersPath, TopicOffsetsPath, TopicOwnersPath
 from zk_layout.store import ZkStore
 
 DAY_MS = 86_400_000
-
-
-def migrating(store: ZkStore, groups: Sequence[str]) -> set[str]:
-    """Groups that are on their way out of ZooKeeper, or gone: what stands here says nothing of their use."""
-    exist = exist_each(store, [f"{GroupPath(group).path}/migration" for group in groups])
-    return {group for group, exists in zip(groups, exist, strict=True) if exists}
 
 
 def foreign_names(store: ZkStore, groups: Sequence[str]) -> Iterator[Finding]:

@@ -296,6 +296,42 @@ def test_the_age_of_stale_groups_is_that_which_was_asked_for(cluster):
     assert "--older-than 1s" in findings(cluster, "--stale-after", "1s")["stale_groups"]["commands"][0]
 
 
+def migration_record(phase):
+    record = {"version": 1, "phase": phase, "at_ms": 1, "partitions": 1, "backup": None, "history": [[phase, 1]]}
+    return json.dumps({**record, "left_out": {}, "zxid": 1})
+
+
+@pytest.mark.parametrize(
+    ("phase", "is_reported"),
+    [(None, True), ("applied", False), ("rolling back", False), ("rolled back", True), ("finished", False)],
+)
+def test_the_doctor_is_silent_about_waiting_messages_only_while_consumers_of_kafka_read_them(
+    cluster, phase, is_reported
+):
+    cluster.topic("t", (0, 50))
+    cluster.commit("g", "t", 5)
+    if phase is not None:
+        cluster.put("/consumers/g/migration", migration_record(phase))
+    assert ("stopped" in findings(cluster)) is is_reported
+    assert cluster.run("doctor").code == int(is_reported)
+
+
+def test_the_command_that_the_doctor_proposes_for_unused_groups_removes_just_those_that_it_names(cluster, tmp_path):
+    cluster.topic("t", (0, 50))
+    cluster.ago_ms = 40 * 86_400_000
+    for group, phase in (("a", None), ("b", "rolled back"), ("c", "finished"), ("d", "applied"), ("e", "?")):
+        cluster.commit(group, "t", 50)
+        if phase is not None:
+            cluster.put(f"/consumers/{group}/migration", migration_record(phase))
+    cluster.ago_ms = 0
+    found = findings(cluster)["stale_groups"]
+    assert found["text"].endswith(": a, b, c")
+    [command] = found["commands"]
+    done = cluster.run(*with_options(shlex.split(command)[1:], "--execute", "--backup-dir", str(tmp_path)))
+    assert done.code == 0, done
+    assert set(cluster.store.get_children("/consumers")) == {"d", "e"}
+
+
 # Requests for a reset.
 
 
