@@ -77,9 +77,13 @@ class _Parser:
         while self.peek()[1] in BINARY:
             self.take()
             labels = set()
-            if self.peek()[1] in ("on", "ignoring"):
+            if self.peek()[1] == "on":
                 self.take()
                 labels = self.labels()
+            elif self.peek()[1] == "ignoring":
+                # one of the two sides alone may have them
+                self.take()
+                self.labels()
             found = _merged(found, self.operand())
             found = {metric: known | labels for metric, known in found.items()}
         return found

@@ -180,20 +180,28 @@ FIRES = {
 """{alert: (what it looks at, how that goes where all is well, how it goes where not)}, a value a minute."""
 
 
-def labels_text(metric, given, who):
+def sample(metric, given, who, values):
     known = (series()[metric] | {"instance"}) - {"job", "le"} | given.keys()
-    return ",".join(f'{label}="{given.get(label, who)}"' for label in sorted(known))
+    labels = ",".join(f'{label}="{given.get(label, who)}"' for label in sorted(known))
+    return {"series": f"{metric}{{{labels}}}", "values": values}
 
 
-def firing(alert, folder, scene=None):
-    """[(who is named by an alert that fires after 50 minutes, what it says)], as promtool prints them."""
+def firing(alert, folder, scene=None, **shared):
+    """[(who is named by an alert that fires after 50 minutes, what it says)], as promtool prints them.
+
+    shared: labels that the sick and the well have in common.
+    """
     metrics, well, sick = scene or FIRES[alert]
     scraped = [
-        {"series": f"{metric}{{{labels_text(metric, labels, who)}}}", "values": values}
+        sample(metric, shared | labels, who, values)
         for metric, labels in metrics.items()
         for who, values in (("well", well), ("sick", sick))
         if values is not None
     ]
+    return fired(alert, folder, scraped)
+
+
+def fired(alert, folder, scraped):
     expected = [{"eval_time": "50m", "alertname": alert, "exp_alerts": []}]
     document = {
         "rule_files": [str(ROOT / "deploy/observe/alerts.yml")],
@@ -221,6 +229,49 @@ def test_an_alert_fires_for_the_sick_and_not_for_the_well(alert, tmp_path):
     [(who, says)] = firing(alert, tmp_path)
     assert who == ("all" if alert == "ConsumerGroupExporterGone" else "sick")
     assert not re.search("well|no value|error", says), says
+
+
+ABOUT_GROUPS = [rule["alert"] for rule in ALERTS["groups"][0]["rules"]]
+
+
+@needs_promtool
+@pytest.mark.parametrize("alert", ABOUT_GROUPS)
+def test_an_alert_fires_for_the_cluster_of_the_sick_group_and_not_for_a_well_one_of_the_same_name(alert, tmp_path):
+    [(who, _)] = firing(alert, tmp_path, group="billing")
+    assert who == "sick"
+
+
+@needs_promtool
+@pytest.mark.parametrize("alert", ABOUT_GROUPS)
+def test_a_group_that_is_idle_in_a_standby_cluster_and_well_in_the_active_one_raises_no_alert(alert, tmp_path):
+    scraped = [
+        sample(G + name, {"group": "billing", **labels}, cluster, f"{value}x50")
+        for cluster, verdict, members, unowned in (("active", "ok", 3, 0), ("standby", "ok", 0, 8))
+        for name, labels, value in (
+            ("members", {}, members),
+            ("unowned_partitions", {}, unowned),
+            ("verdict", {"verdict": verdict}, 1),
+            ("verdict_partitions", {"verdict": verdict}, 8),
+        )
+    ]
+    assert fired(alert, tmp_path, scraped) == []
+
+
+@needs_promtool
+def test_a_group_that_an_acl_closes_raises_an_alert_though_its_name_is_readable_in_another_cluster(tmp_path):
+    billing = {"group": "billing"}
+    scraped = [
+        sample(G + "verdict", {**billing, "verdict": "error"}, "sick", "1x50"),
+        sample(G + "members", billing, "well", "3x50"),
+    ]
+    [(who, _)] = fired("ConsumerGroupForbidden", tmp_path, scraped)
+    assert who == "sick"
+
+
+def test_the_alerts_that_need_metrics_of_partitions_are_documented():
+    need = {rule["alert"] for rule in rules() if any(G + "partition_" in name for name in names_in(rule["expr"]))}
+    text = (ROOT / "docs/metrics.md").read_text()
+    assert need == set(re.findall(r"With `--no-partitions`, (\w+) cannot fire", text))
 
 
 @needs_promtool
