@@ -312,7 +312,7 @@ EXPORTER_UP = _exporter(
 EXPORTER_AGE = _exporter(
     "data_age_seconds",
     Kind.GAUGE,
-    "age of the data of this source that the exporter serves",
+    "age of the data of this source that the exporter serves: since it began to read it",
     "source",
     absent="before the exporter has read the source for the first time",
 )

@@ -133,7 +133,7 @@ class Exporter:
         if self._thread is not None and not is_running(self._thread):
             return Judgement(False, "the refreshing thread is dead")
         if busy_s > _STUCK_AFTER_S + self._settings.interval_s:
-            return Judgement(False, f"a refresh has been going on for {busy_s:.0f} s")
+            return Judgement(False, f"a step of a refresh has been going on for {busy_s:.0f} s")
         return Judgement(True, f"alive; {self._state.problem or 'the last refresh was sound'}")
 
     def ready(self) -> Judgement:
@@ -144,8 +144,7 @@ class Exporter:
 
     def refresh(self) -> None:
         """Read, judge and render once. Raises: LegacyConsumerError if ZooKeeper cannot be read; what was stays."""
-        began = self._clock.monotonic()
-        self._state.busy_since = began
+        self._state.busy_since = self._clock.monotonic()
         try:
             cluster = self._read_zookeeper()
         except LegacyConsumerError as error:
@@ -198,11 +197,18 @@ class Exporter:
         began = self._clock.monotonic()
         self._store.start()
         self._pace.begin(self._reads.znodes)
-        cluster = self._reader.read(self._store, lambda: self._pace.keep(self._reads.znodes))
-        self._state.read_at[_ZOOKEEPER] = self._clock.monotonic()
+        cluster = self._reader.read(self._store, self._pause)
+        # what was read first is so old
+        self._state.read_at[_ZOOKEEPER] = began
         self._state.up[_ZOOKEEPER] = True
         self._state.seconds["zookeeper"] = self._clock.monotonic() - began
         return cluster
+
+    def _pause(self) -> None:
+        """Keep the pace, between two steps of a refresh; the pauses may be longer than any step."""
+        self._state.busy_since = None
+        self._pace.keep(self._reads.znodes)
+        self._state.busy_since = self._clock.monotonic()
 
     def _read_logs(self, cluster: ReadCluster) -> Logs:
         """Return where logs end, and where those begin of which some group has not read all."""
@@ -225,7 +231,7 @@ class Exporter:
             self._state.problem = str(error)
             self._state.up[_BROKERS] = False
         else:
-            self._state.read_at[_BROKERS] = self._clock.monotonic()
+            self._state.read_at[_BROKERS] = began
             self._state.problem = self._complained = ""
             self._state.up[_BROKERS] = True
         self._state.unknown_ends = len(wanted) - len(logs.ends)
@@ -276,7 +282,8 @@ class Exporter:
 
     def _is_recent(self, source: str, now: float) -> bool:
         """A refresh that hangs makes nothing fail: its source is away when the next answer is overdue."""
-        overdue_s = max(2 * self._settings.interval_s, sum(self._state.seconds.values()) * 2) + _GRACE_S
+        interval_s, took_s = self._settings.interval_s, sum(self._state.seconds.values())
+        overdue_s = max(2 * interval_s, 2 * took_s + interval_s / 10) + _GRACE_S
         return now - self._state.read_at.get(source, float("-inf")) < overdue_s
 
 

@@ -477,6 +477,60 @@ def test_a_refresh_that_hangs_makes_its_sources_overdue(world):
     assert found["legacy_consumer_exporter_up", "brokers"] == found["legacy_consumer_exporter_up", "zookeeper"] == 0
 
 
+@pytest.fixture
+def paced():
+    """An exporter that may read one znode a second; its clock moves while it pauses.
+
+    probes: (how long it paused, whether it is alive, whether it says that ZooKeeper is there).
+    """
+    world = World(reads_per_second=1.0)
+    for n in range(250):
+        world.commit(f"g{n}", 0, 5)
+    world.probes = []
+
+    def wait(event, seconds):
+        world.clock.now += seconds
+        up = world.scrape()["legacy_consumer_exporter_up", "zookeeper"]
+        world.probes.append((seconds, world.exporter.alive().holds, up))
+        return event.is_set()
+
+    world.clock.wait = wait
+    return world
+
+
+def test_a_refresh_that_pauses_for_long_to_keep_its_pace_is_alive(paced):
+    paced.refresh()
+    assert max(seconds for seconds, _, _ in paced.probes) > 330
+    assert all(holds for _, holds, _ in paced.probes)
+
+
+def test_data_is_as_old_as_its_first_read_and_a_source_that_is_read_slowly_is_not_away(paced):
+    for after_s in (0.0, 3.0):
+        paced.probes.clear()
+        # the exporter's own pause between two refreshes
+        paced.refresh(after_s=after_s)
+        took_s = sum(seconds for seconds, _, _ in paced.probes)
+        assert paced.scrape()["legacy_consumer_exporter_data_age_seconds", "zookeeper"] == pytest.approx(took_s)
+    assert took_s > 1000
+    assert all(up for _, _, up in paced.probes)
+
+
+def test_a_step_of_a_refresh_that_does_not_end_is_not_alive(world):
+    judged = []
+    read = world.store.get_data_many
+
+    def hang(paths, watcher=None):
+        world.clock.now += 331
+        judged.append(world.exporter.alive().holds)
+        return read(paths, watcher)
+
+    world.store.get_data_many = hang
+    world.commit("g", 0, 5)
+    world.refresh()
+    assert judged[0] is False
+    assert world.exporter.alive().holds
+
+
 def test_a_group_that_may_not_be_read_is_an_error_and_ends_nothing(world):
     world.commit("g", 0, 5)
     world.commit("secret", 0, 5)
