@@ -66,6 +66,11 @@ class GroupPartition:
     unreadable: bytes | None = None
     exists: bool = True
 
+    @property
+    def topic_czxid(self) -> int | None:
+        """Which topic of that name it is a partition of; None if there is none."""
+        return None if self.origin is None else self.origin.czxid
+
     def judge(self, log: tuple[int, int] | None = None) -> Judgement:
         """Return the judgement of the offset. log: (first offset, end), None if it is not known."""
         return judge(self.written, self.origin, log)

@@ -92,6 +92,7 @@ class PartitionLag:
     owner_session, hold: the session of the owner znode, and what that says; None without an owner.
     log_begin: the offset of the first message; asked for only where it makes a difference.
     judgement: what the committed offset is worth.
+    topic_czxid: which topic of that name it is; None if there is none.
     """
 
     topic: str
@@ -109,6 +110,7 @@ class PartitionLag:
     hold: Hold | None = None
     log_begin: int | None = None
     judgement: Judgement = _NOTHING
+    topic_czxid: int | None = None
 
     @property
     def problem(self) -> str | None:
@@ -383,6 +385,7 @@ def partition_lag(
         hold=None if owner is None else _hold(row.owner_session, sessions.get(owner)),
         log_begin=begin,
         judgement=judgement,
+        topic_czxid=row.topic_czxid,
     )
 
 

@@ -54,12 +54,14 @@ class Sample(NamedTuple):
 
     seen_at_ms: the time of the look, by the monotonic clock. offset, committed_at_ms: the committed offset and when it
     was written, by ZooKeeper's clock; None if there is none. lag: None if no broker said where the log ends.
+    topic_czxid: which topic of that name it was; None if there was none.
     """
 
     seen_at_ms: int
     offset: int | None
     lag: int | None
     committed_at_ms: int | None
+    topic_czxid: int | None = None
 
 
 Window: TypeAlias = tuple[Sample, ...]
@@ -111,11 +113,14 @@ DEFAULT = Judging()
 def extend(window: Window, sample: Sample, judging: Judging = DEFAULT) -> Window:
     """The window with one more sample, within its bounds. A sample that is not newer than the last changes nothing.
 
+    The first sample of a topic that was created again begins the window anew: offsets of two logs do not compare.
     Of looks that saw the same, the first and the last are kept, so a quiet partition costs two samples. Looks that come
     faster than span_ms / size replace each other, unless a commit lies between them.
     """
     if window and sample.seen_at_ms <= window[-1].seen_at_ms:
         return window
+    if window and sample.topic_czxid != window[-1].topic_czxid:
+        return (sample,)
     kept = list(window)
     if len(kept) >= 2 and _is_between(kept[-2], kept[-1], sample, judging):
         kept.pop()

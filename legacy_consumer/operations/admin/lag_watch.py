@@ -52,4 +52,4 @@ def judge_whole(look: GroupDescription, verdicts: Mapping[TopicPartition, Verdic
 
 def sample_of(row: PartitionLag, seen_at_ms: int) -> Sample:
     """Return the sample that one description of a partition adds to its window."""
-    return Sample(seen_at_ms, row.committed, row.lag, row.committed_at_ms)
+    return Sample(seen_at_ms, row.committed, row.lag, row.committed_at_ms, row.topic_czxid)

@@ -126,7 +126,7 @@ class ClusterJudge:
             if row.committed is None and in_log == 0:
                 lag = 0
             owned = group.is_owned(row)
-            sample = Sample(seen_at_ms, row.committed, lag, row.committed_at_ms)
+            sample = Sample(seen_at_ms, row.committed, lag, row.committed_at_ms, row.topic_czxid)
             kept = self._windows.get(key)
             owned_at_ms = seen_at_ms if owned else kept.owned_at_ms if kept is not None else None
             if owned_at_ms is not None and seen_at_ms - owned_at_ms < self._judging.span_ms:

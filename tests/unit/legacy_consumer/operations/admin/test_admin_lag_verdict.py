@@ -93,6 +93,14 @@ def test_an_offset_that_went_back_is_a_rewind():
     assert (verdict.kind, verdict.reason) == (Kind.REWIND, "the committed offset went back from 50 to 10")
 
 
+def test_offsets_of_two_topics_of_one_name_are_not_compared():
+    window = ()
+    for seen_at, offset, lag, topic in [(0, 90, 10, 7), (1000, None, None, None), (2000, 5, 5, 9), (3000, 8, 2, 9)]:
+        window = extend(window, Sample(seen_at, offset, lag, seen_at, topic), QUICK)
+    assert [sample.offset for sample in window] == [5, 8]
+    assert judge(window, has_owner=True, judging=QUICK).kind is Kind.OK
+
+
 def test_a_group_that_had_caught_up_a_moment_ago_is_ok():
     assert kind_of((10, 0), (10, 5), (10, 6)) is Kind.OK
 

@@ -303,6 +303,29 @@ def test_a_group_without_members_is_read_again_when_its_topic_is_made_anew():
     assert world.scrape()[lag] == 100
 
 
+def test_the_first_commits_in_a_topic_that_was_made_anew_are_no_rewind_for_the_exporter_and_describe(world):
+    world.join("g", owns=(0,))
+    world.ends.known = {("t", 0): 100}
+    watch, seen = GroupWatch(), []
+
+    def look():
+        world.refresh()
+        [described] = describe_groups(world.store, world.ends, ["g"])
+        verdict = next(iter(watch.judge(described, world.clock.wall_ms()).values()))
+        seen.append({verdicts(world.scrape())["0"], verdict.kind.value})
+
+    for offset in (85, 90, None, 5, 8):
+        if offset is None:
+            data = world.admin.get_data("/brokers/topics/t").data
+            world.admin.delete("/brokers/topics/t")
+            world.admin.create("/brokers/topics/t", data)
+            world.ends.known = {("t", 0): 10}
+        else:
+            world.commit("g", 0, offset)
+        look()
+    assert seen == [{"ok"}, {"ok"}, {"error"}, {"ok"}, {"ok"}]
+
+
 def test_a_group_that_is_deleted_is_served_no_more(world):
     world.commit("g", 0, 5)
     world.refresh()
