@@ -1,8 +1,8 @@
 """A small HTTP server for scrapes and health checks: /metrics, /healthz, /readyz. Nothing else is served.
 
 Clients that send slowly must not keep a liveness probe waiting: connections are bounded, the oldest is closed for a new
-one, and a whole request has one deadline. (waitress and cheroot have a deadline for silence only, and stop accepting at
-their bound.)
+one, and a whole request has one deadline, as has its answer. (waitress and cheroot have a deadline for silence only,
+and stop accepting at their bound.)
 """
 
 from __future__ import annotations
@@ -35,8 +35,11 @@ logger = logging.getLogger(__name__)
 TEXT = "text/plain; version=0.0.4; charset=utf-8"
 _PLAIN = "text/plain; charset=utf-8"
 MAX_CONNECTIONS = 128
-DEADLINE_S = 30.0
-"""Seconds from the opening of a connection, or from its last answer, until it is closed."""
+DEADLINE_S = 75.0
+"""Seconds from the opening of a connection until its request has arrived, then until that is answered, and so on.
+
+More than a minute: it must not end just when a scraper with one of the usual intervals asks again.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,8 +155,8 @@ class _Server(ThreadingHTTPServer):
             self.connections[request] = time.monotonic() + DEADLINE_S
         super().process_request(request, client_address)
 
-    def answered(self, request: socket.socket) -> None:
-        """The client has its answer: it may ask once more."""
+    def renew(self, request: socket.socket) -> None:
+        """A request has arrived, or is answered: there is as much time for what comes next."""
         with self._lock:
             if self.connections.pop(request, None) is not None:
                 self.connections[request] = time.monotonic() + DEADLINE_S
@@ -204,6 +207,7 @@ def _handler(pages: Pages) -> type[BaseHTTPRequestHandler]:
         server: _Server
 
         def do_GET(self) -> None:
+            self.server.renew(self.connection)
             path = self.path.partition("?")[0]
             try:
                 match path:
@@ -241,7 +245,7 @@ def _handler(pages: Pages) -> type[BaseHTTPRequestHandler]:
             if self.command != "HEAD":
                 for part in page.parts:
                     self.wfile.write(part)
-            self.server.answered(self.connection)
+            self.server.renew(self.connection)
 
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002
             logger.debug("%s %s", self.address_string(), format % args)

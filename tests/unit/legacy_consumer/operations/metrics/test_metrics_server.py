@@ -5,6 +5,7 @@ import http.client
 import re
 import socket
 import urllib.request
+from types import SimpleNamespace
 
 import pytest
 
@@ -106,6 +107,27 @@ def test_a_client_that_asks_again_keeps_its_connection(server):
         for _ in range(3):
             connection.request("GET", "/healthz")
             assert connection.getresponse().read() == b"well\n"
+            assert server.connections == 1
+
+
+def test_a_scraper_that_asks_once_a_minute_keeps_its_connection_and_gets_whole_answers(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(http_server, "time", SimpleNamespace(monotonic=lambda: now[0]))
+
+    def slow(_):
+        now[0] += 60.0
+        server._server.service_actions()
+        return Page((b"x 1\n",))
+
+    with MetricsServer(Pages(slow, lambda: WELL, lambda: WELL), port=0) as server:
+        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+        with contextlib.closing(connection):
+            for _ in range(3):
+                connection.request("GET", "/metrics")
+                assert connection.getresponse().read() == b"x 1\n"
+                assert eventually(lambda: [*server._server.connections.values()] == [now[0] + http_server.DEADLINE_S])
+                now[0] += 60.0
+                server._server.service_actions()
             assert server.connections == 1
 
 
