@@ -39,6 +39,7 @@ _MEMBER = ("group", "consumer_id")
 _PARTITION = ("group", "topic", "partition")
 _UNLEASED = "without a lease"
 _FIRST = "before the first refresh"
+_NOTHING_TO_ASK = "brokers: while no group has a partition to ask for"
 _FORBIDDEN = "for a group that an ACL forbids to read"
 
 
@@ -308,13 +309,14 @@ EXPORTER_UP = _exporter(
     Kind.GAUGE,
     "1 if the exporter could read this source at the last refresh, and that was not long ago: zookeeper, brokers",
     "source",
+    absent=_NOTHING_TO_ASK,
 )
 EXPORTER_AGE = _exporter(
     "data_age_seconds",
     Kind.GAUGE,
     "age of the data of this source that the exporter serves: since it began to read it",
     "source",
-    absent="before the exporter has read the source for the first time",
+    absent=f"before the exporter has read the source for the first time; {_NOTHING_TO_ASK}",
 )
 EXPORTER_UNKNOWN_ENDS = _exporter(
     "unknown_log_ends", Kind.GAUGE, "partitions whose log end no broker reported at the last refresh", absent=_FIRST

@@ -235,6 +235,8 @@ class Comparison:
         made[info] = 1
         overdue_s = 2 * scene.refresh_s + 10
         for source, at in (("zookeeper", read), ("brokers", told)):
+            if scene.up[source] is None:
+                continue
             recent = at is not None and now - at.at < overdue_s
             put(f"{EXPORTER}up", scene.up[source] and recent, source=source)
             if at is not None:

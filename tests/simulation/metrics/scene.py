@@ -400,8 +400,8 @@ class Scene:
             self.up["zookeeper"] = False
             return
         self.read, self.up["zookeeper"] = look, True
-        self.up["brokers"] = look.brokers_answer or not look.wanted
-        self.refreshes["done" if self.up["brokers"] else "failed"] += 1
+        self.up["brokers"] = look.brokers_answer if look.wanted else None
+        self.refreshes["failed" if self.up["brokers"] is False else "done"] += 1
         if self.up["brokers"]:
             self.told = look
 

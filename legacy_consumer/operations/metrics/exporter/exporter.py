@@ -58,7 +58,8 @@ class _State:
     groups: Mapping[str, int] = field(default_factory=dict)
     partitions: int | None = None
     unknown_ends: int | None = None
-    up: dict[str, bool] = field(default_factory=lambda: {_ZOOKEEPER: False, _BROKERS: False})
+    up: dict[str, bool | None] = field(default_factory=lambda: {_ZOOKEEPER: False, _BROKERS: False})
+    """None where there was nothing to ask the source for."""
     read_at: dict[str, float] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
     refreshes: Counter[str] = field(default_factory=Counter)
@@ -160,7 +161,7 @@ class Exporter:
             self._show(cluster, logs)
         finally:
             self._state.busy_since = None
-        self._state.refreshes["done" if self._state.up[_BROKERS] else "failed"] += 1
+        self._state.refreshes["failed" if self._state.up[_BROKERS] is False else "done"] += 1
 
     def _complain(self, text: str) -> None:
         """A warning, once until a refresh has gone well: refreshes go on, and so does what is wrong."""
@@ -231,9 +232,10 @@ class Exporter:
             self._state.problem = str(error)
             self._state.up[_BROKERS] = False
         else:
-            self._state.read_at[_BROKERS] = began
+            if wanted:
+                self._state.read_at[_BROKERS] = began
             self._state.problem = self._complained = ""
-            self._state.up[_BROKERS] = True
+            self._state.up[_BROKERS] = True if wanted else None
         self._state.unknown_ends = len(wanted) - len(logs.ends)
         self._state.seconds["brokers"] = self._clock.monotonic() - began
         return logs
@@ -253,13 +255,14 @@ class Exporter:
 
     def _render_head(self) -> str:
         state, now = self._state, self._clock.monotonic()
-        ages = [((source,), now - at) for source, at in sorted(state.read_at.items())]
+        up = {source: is_up for source, is_up in sorted(state.up.items()) if is_up is not None}
+        ages = [((source,), now - at) for source, at in sorted(state.read_at.items()) if source in up]
         return "".join(
             (
                 render_samples(catalogue.EXPORTER_INFO, [((_version(),), 1)]),
                 render_samples(
                     catalogue.EXPORTER_UP,
-                    [((name,), up and self._is_recent(name, now)) for name, up in sorted(state.up.items())],
+                    [((source,), is_up and self._is_recent(source, now)) for source, is_up in up.items()],
                 ),
                 render_samples(catalogue.EXPORTER_AGE, ages),
                 render_samples(catalogue.EXPORTER_UNKNOWN_ENDS, _known(state.unknown_ends)),

@@ -389,6 +389,20 @@ def test_offsets_of_a_deleted_topic_raise_no_alert_and_no_broker_is_asked(world)
     assert asked == []
 
 
+def test_brokers_that_were_asked_nothing_are_neither_there_nor_away(world):
+    def of_brokers():
+        found = world.scrape()
+        return [found.get((f"legacy_consumer_exporter_{name}", "brokers")) for name in ("up", "data_age_seconds")]
+
+    world.ends.down = True
+    world.refresh()
+    assert of_brokers() == [None, None]
+    assert world.scrape()["legacy_consumer_exporter_refreshes_total", "done"] == 1
+    world.commit("g", 0, 5)
+    world.refresh()
+    assert of_brokers() == [0, None]
+
+
 @pytest.mark.parametrize("data", [b"100", b"seven", b""])
 @pytest.mark.parametrize("spoiled", [None, "gone", "left", "garbage", "closed"])
 def test_the_exporter_and_describe_count_the_same_partitions_with_any_znodes(world, spoiled, data):
