@@ -95,7 +95,7 @@ class MetricsServer:
             return self
         try:
             server = _make_server(self._host, self._wanted_port, _handler(self._pages))
-        except (OSError, OverflowError) as error:
+        except (OSError, OverflowError, ValueError) as error:  # ValueError: a host that can be no name
             in_use = isinstance(error, OSError) and error.errno == errno.EADDRINUSE
             reason = "something listens there: choose another port, 0 for any" if in_use else str(error)
             raise MetricsServerError(self._host, self._wanted_port, reason) from error

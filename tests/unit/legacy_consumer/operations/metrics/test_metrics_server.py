@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from legacy_consumer.errors import MetricsServerError
 from legacy_consumer.operations.metrics import http_server
 from legacy_consumer.operations.metrics.health import Judgement
 from legacy_consumer.operations.metrics.http_server import MAX_CONNECTIONS, MetricsServer, Page, Pages
@@ -129,6 +130,13 @@ def test_a_scraper_that_asks_once_a_minute_keeps_its_connection_and_gets_whole_a
                 now[0] += 60.0
                 server._server.service_actions()
             assert server.connections == 1
+
+
+@pytest.mark.parametrize("host", ["..", "x" * 64, "a\0b"], ids=["dots", "long", "zero"])
+def test_a_host_that_can_be_no_name_is_an_error_that_names_it(host):
+    with pytest.raises(MetricsServerError) as raised:
+        MetricsServer(Pages(lambda _: Page(()), lambda: WELL, lambda: WELL), port=0, host=host).start()
+    assert raised.value.host == host
 
 
 def test_a_close_that_was_interrupted_is_finished_by_the_next_one(server):
