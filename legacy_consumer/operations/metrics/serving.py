@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 from collections.abc import Callable, Iterable, Sequence
 
@@ -23,28 +24,39 @@ def serve(
     """Serve /metrics, /healthz and /readyz of these members until the last of them is shut down.
 
     port 0: any free port, see the server's port. host: 0.0.0.0 for all addresses, as in a container. registry: your
-    own, with other metrics; the members are registered in it. The default has the metrics of the process. Health and
-    readiness cover all members. Raises: MetricsServerError.
+    own, with other metrics; the members are registered in it as long as they are served, and no others may be. The
+    default has the metrics of the process. Health and readiness cover all members.
+    Raises: MetricsServerError; ValueError if members are registered in this registry. Then nothing is served.
     """
     members = [connectors] if isinstance(connectors, ConsumerConnector) else list(connectors)
     if registry is None:
         registry = CollectorRegistry()
         ProcessCollector(registry=registry)
     collector = MemberCollector(members)
-    server = MetricsServer(_pages(members, registry), port=port, host=host).start()
-    registry.register(collector)
+    server = MetricsServer(_pages(members, registry), port=port, host=host)
     open_members = set(map(id, members))
+
+    def end() -> None:
+        server.close()
+        with contextlib.suppress(KeyError):  # the second time
+            registry.unregister(collector)
 
     def note_closed(member: ConsumerConnector) -> Callable[[], None]:
         def close() -> None:
             open_members.discard(id(member))
             if not open_members:
-                server.close()
+                end()
 
         return close
 
-    for member in members:
-        member.at_shutdown(note_closed(member))
+    registry.register(collector)
+    try:
+        server.start()
+        for member in members:
+            member.at_shutdown(note_closed(member))
+    except BaseException:
+        end()
+        raise
     return server
 
 

@@ -526,6 +526,23 @@ def test_a_port_that_is_taken_is_named(world):
 ALIVE = Vitals(True, 0.0, True, leased=True)
 
 
+def test_a_registry_has_the_members_of_one_server_for_as_long_as_it_serves_them(world):
+    registry = CollectorRegistry()
+    first, second = world.member(), world.member()
+    metrics.serve(first, port=0, registry=registry)
+    threads = set(threading.enumerate())
+    with pytest.raises(ValueError, match="Duplicated timeseries"):
+        metrics.serve(second, port=0, registry=registry)
+    assert set(threading.enumerate()) == threads, "nothing listens that nobody can close"
+    first.shutdown()
+    with pytest.raises(MetricsServerError):
+        metrics.serve(second, port=0, host="..", registry=registry)
+    server = metrics.serve(second, port=0, registry=registry)
+    assert second.consumer_id.encode() in get(server.url)[2]
+    second.shutdown()
+    assert list(registry.collect()) == []
+
+
 def test_a_member_that_holds_partitions_for_a_reset_is_alive_and_not_ready():
     status = Status(Phase.STABLE, held=frozenset({TopicPartition("t", 0)}))
     assert judge_liveness(status, ALIVE).holds
