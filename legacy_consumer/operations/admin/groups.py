@@ -216,9 +216,11 @@ def describe_group(
     Brokers that cannot be asked leave log end and lag open, and the reason in no_log_ends.
     Raises: NoSuchGroupError, ZooKeeperError.
     """
+    read = _read_groups(store, [group], None, clock)
+    # asked last: a group that is deleted meanwhile is no empty one
     if store.exists(GroupPath(group).path) is None:
         raise NoSuchGroupError(group)
-    [found] = _described(_read_groups(store, [group], None, clock), log_offsets, clock)
+    [found] = _described(read, log_offsets, clock)
     return found
 
 
@@ -235,10 +237,12 @@ def describe_groups(
     Groups that do not exist are left out; one that may not be read says so as its problem.
     log_offsets: None asks no broker, and leaves log end and lag open. topics: which are wanted; others are not read.
     """
+    read, forbidden = read_apart(groups, lambda some: _read_groups(store, some, topics, clock))
+    # asked last: a group that is deleted meanwhile is no empty one
     exist = exist_each(store, [GroupPath(group).path for group in groups])
-    present = [group for group, exists in zip(groups, exist, strict=True) if exists]
-    read, forbidden = read_apart(present, lambda some: _read_groups(store, some, topics, clock))
-    found = {one.group: one for one in _described(read, log_offsets, clock)}
+    present = dict.fromkeys(group for group, exists in zip(groups, exist, strict=True) if exists)
+    described = _described([one for one in read if one.group in present], log_offsets, clock)
+    found = {one.group: one for one in described}
     return [
         GroupDescription(group, (), (), (), problem=str(forbidden[group])) if group in forbidden else found[group]
         for group in present

@@ -80,8 +80,6 @@ def verify_group(store: ZkStore, group: str, *, strategy: ClassicStrategy | None
 
     Raises: NoSuchGroupError, ZooKeeperError.
     """
-    if store.exists(GroupPath(group).path) is None:
-        raise NoSuchGroupError(group)
     members = read_members(store, [group])
     cluster = TopicsOnce(store)
     snapshot = read_snapshots(store, members, cluster).get(group, GroupSnapshot(group, {}, {}))
@@ -105,6 +103,9 @@ def verify_group(store: ZkStore, group: str, *, strategy: ClassicStrategy | None
         *refusal,
     ]
     reset = standing_reset(store, group)
+    # asked last: a group that is deleted meanwhile is no empty one
+    if store.exists(GroupPath(group).path) is None:
+        raise NoSuchGroupError(group)
     is_running = reset is not None and reset.is_running
     if reset is not None and not is_running:
         problems.append(Problem("reset", f"{reset.text}; {reset.advice}"))

@@ -21,7 +21,7 @@ from legacy_consumer.operations.admin.lag_verdict import Kind, Verdict
 from legacy_consumer.operations.admin.lag_watch import GroupWatch, judge_whole
 from legacy_consumer.operations.admin.offsets_in_kafka import read_offsets_in_kafka, seen_from_kafka
 from legacy_consumer.operations.cli.helpers.group_documents import PARTITION_FIELDS, group_document, partition_records
-from legacy_consumer.operations.cli.helpers.group_names import check_wanted, wanted_groups
+from legacy_consumer.operations.cli.helpers.group_names import check_wanted, refuse_missing, wanted_groups
 from legacy_consumer.operations.cli.helpers.group_tables import Line, group_parts
 from legacy_consumer.operations.cli.helpers.kafka_formats import KAFKA_FORMATS, kafka_lines
 from legacy_consumer.operations.cli.helpers.lasting_output import outlasts_reader
@@ -156,10 +156,11 @@ class _Look:
     _watches: dict[str, GroupWatch] = field(default_factory=dict)
 
     def take(self) -> list[_Described]:
-        """Raises: NoSuchTopicError for a topic that neither the cluster nor one of the groups has."""
+        """Raises: NoSuchGroupError; NoSuchTopicError for a topic that neither the cluster nor one of the groups has."""
         names = wanted_groups(self.store, self.groups, all_groups=self.all_groups)
         wanted = self.topics.__contains__ if self.topics else None
         found = describe_groups(self.store, self.log_offsets, names, topics=wanted)
+        refuse_missing(self.groups, (one.group for one in found))
         unknown = self.topics - {row.topic for one in found for row in one.partitions}
         missing = sorted(unknown - set(list_topic_names(self.store) if unknown else ()))
         if missing:

@@ -9,7 +9,7 @@ import click
 
 from legacy_consumer.operations.admin.groups import GroupDescription, GroupMember, UnreadableMember, describe_groups
 from legacy_consumer.operations.cli.helpers.group_documents import session
-from legacy_consumer.operations.cli.helpers.group_names import check_wanted, wanted_groups
+from legacy_consumer.operations.cli.helpers.group_names import check_wanted, refuse_missing, wanted_groups
 from legacy_consumer.operations.cli.helpers.group_tables import (
     MEMBER_COLUMNS,
     Line,
@@ -84,7 +84,9 @@ def members(
     with open_store(load_cluster_config(cluster)) as store:
 
         def look() -> list[GroupDescription]:
-            return describe_groups(store, None, wanted_groups(store, groups, all_groups=all_groups))
+            found = describe_groups(store, None, wanted_groups(store, groups, all_groups=all_groups))
+            refuse_missing(groups, (one.group for one in found))
+            return found
 
         if not is_watched:
             found = look()

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import click
 
 from legacy_consumer.errors import NoSuchGroupError
 from legacy_consumer.operations.admin.group_list import list_groups
-from zk_layout.closed_znodes import exist_each
 from zk_layout.errors import ConfigError
-from zk_layout.paths import GroupPath
 from zk_layout.store import ZkStore
 
 _IN_NO_ZNODE = re.compile("[/\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff]")
@@ -38,11 +36,13 @@ def check_wanted(groups: Sequence[str], *, all_groups: bool) -> None:
 
 
 def wanted_groups(store: ZkStore, groups: Sequence[str], *, all_groups: bool) -> list[str]:
-    """Return the named groups, each once, or all groups there are. Raises: NoSuchGroupError."""
-    if all_groups:
-        return list(list_groups(store))
-    named = list(dict.fromkeys(groups))
-    for group, exists in zip(named, exist_each(store, [GroupPath(group).path for group in named]), strict=True):
-        if not exists:
+    """Return the named groups, each once, or all groups there are. Whether the named ones exist is seen in reading."""
+    return list(list_groups(store)) if all_groups else list(dict.fromkeys(groups))
+
+
+def refuse_missing(groups: Sequence[str], found: Iterable[str]) -> None:
+    """Raises: NoSuchGroupError for a named group that a command has not found."""
+    there = set(found)
+    for group in groups:
+        if group not in there:
             raise NoSuchGroupError(group)
-    return named

@@ -6,6 +6,7 @@ import json
 import re
 import shlex
 from pathlib import Path
+from pkgutil import resolve_name
 
 import pytest
 
@@ -330,6 +331,43 @@ def test_the_command_that_the_doctor_proposes_for_unused_groups_removes_just_tho
     done = cluster.run(*with_options(shlex.split(command)[1:], "--execute", "--backup-dir", str(tmp_path)))
     assert done.code == 0, done
     assert set(cluster.store.get_children("/consumers")) == {"d", "e"}
+
+
+@pytest.mark.parametrize("others", [[], ["other"]], ids=["alone", "beside another one"])
+@pytest.mark.parametrize("place", ["cli.{command}.wanted_groups", "admin.{library}.read_members"])
+@pytest.mark.parametrize(
+    ("command", "library", "options"),
+    [
+        ("groups_describe", "groups", ["--check"]),
+        ("groups_describe", "groups", ["--json"]),
+        ("groups_describe", "groups", ["--kafka-format", "1.1"]),
+        ("groups_verify", "verification", []),
+        ("groups_verify", "verification", ["--kafka-format"]),
+        ("groups_verify", "verification", ["--json"]),
+        ("groups_members", "groups", []),
+    ],
+    ids=str,
+)
+def test_a_named_group_that_is_deleted_while_a_command_looks_is_an_error(
+    cluster, monkeypatch, command, library, options, place, others
+):
+    cluster.topic("t", (0, 50))
+    for group in ("billing", "other"):
+        cluster.commit(group, "t", 50)
+    name = "legacy_consumer.operations." + place.format(command=command, library=library)
+    real = resolve_name(name)
+
+    def meanwhile(*args, **kwargs):
+        found = real(*args, **kwargs)
+        if cluster.store.exists("/consumers/billing"):
+            for path in sorted(cluster.paths("/consumers/billing"), reverse=True):
+                cluster.store.delete(path)
+        return found
+
+    monkeypatch.setattr(name, meanwhile)
+    done = cluster.run("groups", command.removeprefix("groups_"), *others, "billing", *options)
+    assert (done.code, done.out) == (1, "")
+    assert "group 'billing' does not exist" in done.err
 
 
 # Requests for a reset.
