@@ -11,7 +11,14 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from legacy_consumer.offsets.judgement import Judgement, TopicOrigin, WrittenOffset, judge, written_in_zookeeper
+from legacy_consumer.offsets.judgement import (
+    Judgement,
+    TopicOrigin,
+    Verdict,
+    WrittenOffset,
+    judge,
+    written_in_zookeeper,
+)
 from legacy_consumer.offsets.topic_partitions import TopicsOnce, is_topic_name
 from legacy_consumer.operations.admin.group_members import (
     RegisteredMember,
@@ -74,6 +81,17 @@ class GroupPartition:
     def judge(self, log: tuple[int, int] | None = None) -> Judgement:
         """Return the judgement of the offset. log: (first offset, end), None if it is not known."""
         return judge(self.written, self.origin, log)
+
+    def lag(self, judgement: Judgement, begin: int | None, end: int | None) -> int | None:
+        """Return how far the offset is behind the end of the log; None if that is not known, below 0 beyond the end.
+
+        All of the log for an offset of an earlier topic: a group begins a new one with its first message. 0 where
+        nothing was committed in an empty log.
+        """
+        if self.committed is None and begin is not None and begin == end:
+            return 0
+        start = begin if judgement.verdict is Verdict.EARLIER_TOPIC else self.committed
+        return None if start is None or end is None else end - start
 
 
 def read_group_partitions(

@@ -85,8 +85,7 @@ class PartitionLag:
     owner_is_member: whether the owner belongs to a registered member; False without an owner.
     committed: None if there is no offset that counts; see judgement.
     log_end: the offset after the last message; None if no broker said.
-    lag: None unless both offsets are known; below 0 if the committed offset lies beyond the end of the log. All of the
-    log if the offset is of an earlier topic, for a group begins a new one with its first message.
+    lag: see GroupPartition.lag.
     committed_age_ms: since the last commit.
     error: what is wrong with the znodes of the partition.
     owner_session, hold: the session of the owner znode, and what that says; None without an owner.
@@ -159,9 +158,19 @@ class GroupDescription:
     topic_problems: tuple[str, ...] = ()
 
     @property
-    def total_lag(self) -> int:
-        """The messages still to be consumed, as far as known; an offset beyond the log's end counts as none."""
-        return sum(max(0, row.lag) for row in self.consumed if row.lag is not None)
+    def total_lag(self) -> int | None:
+        """The messages still to be consumed, as far as known; an offset beyond the log's end counts as none.
+
+        None if nothing of it is known.
+        """
+        consumed = self.consumed
+        known = [max(0, row.lag) for row in consumed if row.lag is not None]
+        return sum(known) if self.problem is None and (known or not consumed) else None
+
+    @property
+    def unknown_lags(self) -> int:
+        """How many partitions total_lag leaves out, for their lag is not known."""
+        return sum(row.lag is None for row in self.consumed)
 
     @property
     def consumed(self) -> tuple[PartitionLag, ...]:
@@ -369,7 +378,6 @@ def partition_lag(
         begin = 0  # it was not asked for
     # where the begin was not asked for, the offset lies at the end of the log or beyond
     judgement = row.judge(None if end is None else (begin or 0, end))
-    start = begin if judgement.verdict is Verdict.EARLIER_TOPIC else row.committed
     # two clocks: what ZooKeeper stamped a moment ago may lie in our future
     age_ms = None if row.committed_at_ms is None else max(0, now_ms - row.committed_at_ms)
     owner = None if row.owner is None else owner_id(row.owner)
@@ -383,7 +391,7 @@ def partition_lag(
         committed_at_ms=row.committed_at_ms,
         committed_age_ms=age_ms,
         log_end=end,
-        lag=None if start is None or end is None else end - start,
+        lag=row.lag(judgement, begin, end),
         error=row.error,
         owner_session=row.owner_session,
         hold=None if owner is None else _hold(row.owner_session, sessions.get(owner)),

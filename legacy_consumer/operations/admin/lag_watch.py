@@ -9,6 +9,7 @@ from legacy_consumer.operations.admin.lag_verdict import (
     DEFAULT,
     GroupVerdict,
     Judging,
+    Kind,
     Sample,
     Verdict,
     Window,
@@ -46,7 +47,9 @@ class GroupWatch:
 
 
 def judge_whole(look: GroupDescription, verdicts: Mapping[TopicPartition, Verdict]) -> GroupVerdict:
-    """Return the verdict on a group, from its partitions without those that it has left."""
+    """Return the verdict on a group, from its partitions without those that it has left; error if it is unreadable."""
+    if look.problem is not None:
+        return GroupVerdict(Kind.ERROR)
     return judge_group(verdict for tp, verdict in verdicts.items() if tp not in look.left)
 
 

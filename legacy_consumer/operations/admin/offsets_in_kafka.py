@@ -53,5 +53,5 @@ def _with_offset(row: PartitionLag, in_kafka: Mapping[TopicPartition, int]) -> P
     # Kafka's tools know nothing of an earlier topic of that name
     offset = in_kafka.get(TopicPartition(row.topic, row.partition), row.judgement.outlived)
     if offset is None:
-        return row
+        return row if row.committed is not None else replace(row, lag=None)
     return replace(row, committed=offset, lag=None if row.log_end is None else row.log_end - offset)

@@ -35,7 +35,7 @@ PARTITION_FIELDS = (
 
 
 def group_document(found: GroupDescription, verdicts: Mapping[TopicPartition, Verdict]) -> dict[str, object]:
-    """All that is known of a group."""
+    """All that is known of a group; of one that cannot be read, what is not known is null."""
     whole = judge_whole(found, verdicts)
     return {
         "group": found.group,
@@ -47,13 +47,14 @@ def group_document(found: GroupDescription, verdicts: Mapping[TopicPartition, Ve
         "divides_by": list(found.divides_by),
         "warnings": [asdict(warning) for warning in found.warnings],
         "total_lag": found.total_lag,
-        "unowned": found.unowned,
+        "unknown_lags": found.unknown_lags,
+        "unowned": None if found.problem is not None else found.unowned,
         "verdict": whole.kind.value,
-        "reason": whole.reason,
+        "reason": found.problem or whole.reason,
         "problem": found.problem,
         "topic_problems": list(found.topic_problems),
         "reset": None if found.reset is None else _reset(found.reset),
-        "coordination": coordination(found),
+        "coordination": None if found.problem is not None else coordination(found),
         "led": None if found.led is None else _led(found.led),
     }
 

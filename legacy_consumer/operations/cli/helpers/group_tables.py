@@ -196,12 +196,10 @@ def _totals(found: GroupDescription, verdicts: Mapping[TopicPartition, Verdict])
     parts = [members, count(len(found.partitions), "partition")]
     if found.unowned:
         parts.append(f"{found.unowned} without owner")
-    unknown = sum(row.lag is None for row in found.consumed)
-    known = f"lag {found.total_lag}"
-    if unknown:
-        known = f"lag {found.total_lag} and {unknown} unknown" if unknown < len(found.consumed) else "lag unknown"
     if found.partitions:
-        parts.append(known)
+        known = "lag unknown" if found.total_lag is None else f"lag {found.total_lag}"
+        more = f" and {found.unknown_lags} unknown" if found.total_lag is not None and found.unknown_lags else ""
+        parts.append(known + more)
     whole = judge_whole(found, verdicts)
     if whole.reason:
         parts.append(whole.reason)

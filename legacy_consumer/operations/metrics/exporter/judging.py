@@ -120,11 +120,8 @@ class ClusterJudge:
             begin = 0 if end == 0 else logs.begins.get(tp)
             # where the begin was not asked for, the offset lies at the end of the log or beyond
             found = row.judge(None if end is None else (begin or 0, end))
-            committed = begin if found.verdict is Verdict.EARLIER_TOPIC else row.committed
             in_log = None if begin is None or end is None else end - begin
-            lag = None if end is None or committed is None else end - committed
-            if row.committed is None and in_log == 0:
-                lag = 0
+            lag = row.lag(found, begin, end)
             owned = group.is_owned(row)
             sample = Sample(seen_at_ms, row.committed, lag, row.committed_at_ms, row.topic_czxid)
             kept = self._windows.get(key)

@@ -506,6 +506,44 @@ def test_describe_tells_by_its_exit_code_on_request(cluster, offset, code):
     assert cluster.run("groups", "describe", "g", "--check").code == code
 
 
+def test_describe_tells_programs_of_a_group_that_may_not_be_read_nothing_but_that_it_is_an_error(cluster):
+    cluster.topic("t", (0, 50))
+    cluster.commit("closed", "t", 5)
+    cluster.forbidden.append("/consumers/closed/")
+    done = cluster.run("groups", "describe", "closed", "--json")
+    shown = json.loads(done.out)
+    assert (done.code, shown["verdict"]) == (1, "error")
+    assert shown["reason"] == shown["problem"] != ""
+    assert [shown[key] for key in ("total_lag", "unowned", "coordination")] == [None] * 3
+
+
+def test_a_sum_of_lags_says_how_many_it_lacks_and_of_none_that_is_known_there_is_no_sum(cluster):
+    cluster.topic("t", (0, 50), (0, 50))
+    cluster.commit("g", "t", 5, 5)
+
+    def shown():
+        document = json.loads(cluster.run("groups", "describe", "g", "--json").out)
+        return document["total_lag"], document["unknown_lags"]
+
+    assert shown() == (90, 0)
+    del cluster.logs[TopicPartition("t", 0)]
+    assert shown() == (45, 1)
+    assert "lag 45 and 1 unknown" in cluster.run("groups", "describe", "g").out
+    cluster.logs.clear()
+    assert shown() == (None, 2)
+    assert "lag unknown" in cluster.run("groups", "describe", "g").out
+
+
+@pytest.mark.parametrize("log", [(0, 0), (7, 7)])
+def test_an_empty_log_in_which_nothing_was_committed_has_a_lag_of_0_and_none_for_kafkas_tools(cluster, log):
+    cluster.topic("t", log)
+    cluster.join("g", "m", '{"t":1}', ("t", 0))
+    assert rows(cluster, "g")["t", 0]["lag"] == 0
+    assert cluster.run("groups", "describe", "g", "--check").code == 0
+    printed = cluster.run("groups", "describe", "g", "--kafka-format", "1.1").out
+    assert printed.splitlines()[-1].split() == ["t", "0", "-", str(log[1]), "-", "m"]
+
+
 def test_a_misspelt_topic_is_an_error_and_one_that_the_group_does_not_read_is_none(cluster):
     cluster.topic("t", (0, 10))
     cluster.topic("u", (0, 10))

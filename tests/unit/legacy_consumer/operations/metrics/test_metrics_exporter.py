@@ -427,6 +427,7 @@ def test_the_exporter_and_describe_count_the_same_partitions_with_any_znodes(wor
     assert found["legacy_consumer_group_unowned_partitions", "g"] == described.unowned
     assert found["legacy_consumer_group_verdict", "g", whole.kind.value] == 1
     unknown = any(row.lag is None for row in described.consumed)
+    assert unknown == (described.unknown_lags > 0)
     assert found.get(("legacy_consumer_group_lag", "g")) == (None if unknown else described.total_lag)
     if spoiled in {None, "gone", "left"}:
         assert (whole.kind, unknown) == (Kind.OK, False)
