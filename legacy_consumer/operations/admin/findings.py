@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 
-from zk_layout.errors import NotPermittedError
+from zk_layout.errors import NotPermittedError, ZooKeeperError
 
 
 class Severity(Enum):
@@ -55,6 +55,20 @@ def permitted(findings: Iterable[Finding]) -> Iterator[Finding]:
         yield from findings
     except NotPermittedError as error:
         yield not_permitted(error.path, str(error))
+
+
+def as_far_as_it_comes(findings: Iterable[Finding]) -> Iterator[Finding]:
+    """Examinations one after the other. If ZooKeeper does not answer any more, that is the last finding."""
+    try:
+        yield from findings
+    except ZooKeeperError as error:
+        yield Finding(
+            Severity.ERROR,
+            "not_examined",
+            "ZooKeeper",
+            f"the examination ended early, and whatever else there is was not looked at: {error}",
+            "run the command again when ZooKeeper answers",
+        )
 
 
 _SHOWN = 3

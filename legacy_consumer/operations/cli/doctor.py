@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import asdict
+from itertools import chain
 
 import click
 
@@ -22,7 +23,7 @@ from legacy_consumer.operations.admin.doctor_cluster import (
     examine_zookeeper,
 )
 from legacy_consumer.operations.admin.doctor_groups import examine_groups
-from legacy_consumer.operations.admin.findings import Finding, Severity, permitted, sort_findings
+from legacy_consumer.operations.admin.findings import Finding, Severity, as_far_as_it_comes, permitted, sort_findings
 from legacy_consumer.operations.admin.log_times import BrokerLogTimes
 from legacy_consumer.operations.cli.helpers.group_tables import BAD, GOOD, ODD, count
 from legacy_consumer.operations.cli.helpers.lasting_output import outlasts_reader
@@ -81,10 +82,14 @@ def doctor(ctx: click.Context, output: Output, cluster: ClusterOptions, stale_af
     looked: Counter[str] = Counter()
     found = list(examine_zookeeper(config))
     with open_store(config) as store, closing(open_log_offsets(config, store)) as log_offsets:
-        found += examine_config(config, store.session_timeout_ms)
-        found += permitted(examine_brokers(store, config, looked))
-        found += permitted(examine_topics(store, looked))
-        found += permitted(_examine_groups(store, log_offsets, stale_after_ms, looked))
+        found += as_far_as_it_comes(
+            chain(
+                examine_config(config, store.session_timeout_ms),
+                permitted(examine_brokers(store, config, looked)),
+                permitted(examine_topics(store, looked)),
+                permitted(_examine_groups(store, log_offsets, stale_after_ms, looked)),
+            )
+        )
     found = sort_findings(found)
     commands = [[_command(cluster, words) for words in finding.commands if words] for finding in found]
     records = [

@@ -10,10 +10,11 @@ from pkgutil import resolve_name
 
 import pytest
 
-from legacy_consumer.operations.cli import groups_describe
+from legacy_consumer.operations.cli import doctor, groups_describe
 from legacy_consumer.operations.cli.helpers import options
 from tests.support.group_members import FakeClock
 from tests.support.memory_cluster import REGISTRATION, GuardedStore, MemoryCluster, with_options
+from zk_layout.errors import ConnectionLostError
 from zk_layout.model import TopicPartition
 
 
@@ -295,6 +296,21 @@ def test_the_age_of_stale_groups_is_that_which_was_asked_for(cluster):
     cluster.commit("g", "t", 5)
     assert "stale_groups" not in findings(cluster, "--stale-after", "1d")
     assert "--older-than 1s" in findings(cluster, "--stale-after", "1s")["stale_groups"]["commands"][0]
+
+
+@pytest.mark.parametrize("lost", ["examine_topics", "examine_groups"])
+def test_the_doctor_shows_what_it_found_before_zookeeper_went_away_and_says_that_it_is_not_all(
+    cluster, monkeypatch, lost
+):
+    def examine(*args, **kwargs):
+        yield from ()
+        raise ConnectionLostError("/consumers")
+
+    cluster.store.delete("/controller")
+    monkeypatch.setattr(doctor, lost, examine)
+    done = cluster.run("doctor", "--json")
+    assert (done.code, [finding["code"] for finding in json.loads(done.out)]) == (1, ["no_controller", "not_examined"])
+    assert "ended early" in cluster.run("doctor").out
 
 
 def migration_record(phase):
