@@ -125,12 +125,11 @@ def read_standings(store: ZkStore, group: str, topics: TopicsOnce | None = None)
 
     topics: what a plan knows of them; each is read once, before the brokers are asked about it.
     """
+    rows = read_group_partitions(store, [group], include_unclaimed=True, cluster=topics)
+    # asked last: a group that is deleted meanwhile is no empty one
     if store.exists(GroupPath(group).path) is None:
         raise NoSuchGroupError(group)
-    return {
-        TopicPartition(row.topic, row.partition): standing_of(row)
-        for row in read_group_partitions(store, [group], include_unclaimed=True, cluster=topics)
-    }
+    return {TopicPartition(row.topic, row.partition): standing_of(row) for row in rows}
 
 
 def choose_partitions(

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from legacy_consumer.errors import NoSuchGroupError
 from legacy_consumer.offsets.topic_partitions import TopicsOnce
 from legacy_consumer.operations.admin.offset_files import OffsetFormat, write_offsets
 from legacy_consumer.operations.admin.offset_plans import Standing, read_standings
@@ -67,7 +68,7 @@ def export(
     with open_store(load_cluster_config(cluster)) as store:
         names = wanted_groups(store, groups, all_groups=all_groups)
         once = TopicsOnce(store)
-        found, problems = _read(store, names, once)
+        found, problems = _read(store, names, once, all_groups=all_groups)
         topics = once.marks({tp.topic for standings in found.values() for tp in standings})
     form = OffsetFormat.JSON if as_json else OffsetFormat(format_name)
     offsets = {group: _committed(standings) for group, standings in found.items()}
@@ -90,9 +91,12 @@ def export(
 
 
 def _read(
-    store: ZkStore, groups: Sequence[str], topics: TopicsOnce
+    store: ZkStore, groups: Sequence[str], topics: TopicsOnce, *, all_groups: bool
 ) -> tuple[dict[str, Mapping[TopicPartition, Standing]], list[str]]:
-    """Return the offsets that can be read, and the problems of the others. Raises: NoSuchGroupError, ZooKeeperError."""
+    """Return the offsets that can be read, and the problems of the others.
+
+    Of all groups, one that is deleted before its turn is left out. Raises: NoSuchGroupError, ZooKeeperError.
+    """
     found: dict[str, Mapping[TopicPartition, Standing]] = {}
     problems: list[str] = []
     for group in groups:
@@ -102,6 +106,9 @@ def _read(
             if len(groups) == 1:
                 raise
             problems.append(str(error))
+        except NoSuchGroupError:
+            if not all_groups:
+                raise
         else:
             problems += [standing.problem for standing in found[group].values() if standing.problem is not None]
     return found, problems

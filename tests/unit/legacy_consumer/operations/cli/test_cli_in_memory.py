@@ -874,3 +874,24 @@ def test_an_export_that_cannot_be_written_is_an_error_of_one_line(cluster, file)
     cluster.commit("g", "t", 5)
     done = cluster.run("offsets", "export", "g", "--output", file)
     assert (done.code, len(done.err.splitlines()), "cannot be written" in done.err) == (1, 1, True)
+
+
+@pytest.mark.parametrize("place", ["cli.offsets_export.read_standings", "admin.offset_plans.read_group_partitions"])
+def test_an_export_of_all_groups_has_the_others_if_one_is_deleted_meanwhile(cluster, monkeypatch, place):
+    cluster.topic("t", (0, 50))
+    real = resolve_name(f"legacy_consumer.operations.{place}")
+
+    def meanwhile(store, groups, *args, **kwargs):
+        if "b" in groups and cluster.store.exists("/consumers/b"):
+            for path in sorted(cluster.paths("/consumers/b"), reverse=True):
+                cluster.store.delete(path)
+        return real(store, groups, *args, **kwargs)
+
+    monkeypatch.setattr(f"legacy_consumer.operations.{place}", meanwhile)
+    for names, code, exported in ((["--all-groups"], 0, ["a", "c"]), (["a", "b", "c"], 1, [])):
+        for group in "abc":
+            if cluster.store.exists(f"/consumers/{group}") is None:
+                cluster.commit(group, "t", 5)
+        done = cluster.run("offsets", "export", *names, "--format", "zk")
+        assert (done.code, done.out.splitlines()) == (code, [f"/consumers/{group}/offsets/t/0:5" for group in exported])
+        assert ("group 'b' does not exist" in done.err) == (code == 1)
