@@ -13,6 +13,7 @@ from rich.text import Text
 
 from legacy_consumer.operations.cli.helpers.ending import Ending
 from legacy_consumer.operations.cli.helpers.outputs import is_terminal, require_output
+from legacy_consumer.operations.cli.helpers.tables import say_error
 from legacy_consumer.plain_text import printable
 from rebalance.clock import Clock, SystemClock
 from zk_layout.errors import LegacyConsumerError
@@ -30,7 +31,8 @@ def watch(
 ) -> int:
     """Look every interval_s seconds; draw on a terminal, print_once in a pipe. Returns: the exit code.
 
-    A look that fails in a way that may pass is said on the screen, and the last one that did not stays.
+    After the first look, one that fails in a way that may pass ends nothing. On the screen it is said, and what the
+    last good look showed stays; in a pipe it is missing, and standard error says so, once until a look is good again.
     """
     ending = Ending()
     with ending:
@@ -54,9 +56,18 @@ def _watch(
         print_once()
         ending.wait_for_end()
         output.flush()
+        is_told = False
         while _sleep(clock, ending, interval_s):
             with ending.writing():
-                print_once()
+                try:
+                    print_once()
+                    is_told = False
+                except LegacyConsumerError as error:
+                    if not error.retriable:
+                        raise
+                    if not is_told:
+                        say_error(f"Warning: measurements are missing from here on: {error}")
+                    is_told = True
                 output.flush()
         return
     console = Console(file=output, markup=False, emoji=False, highlight=False)

@@ -11,7 +11,7 @@ from pkgutil import resolve_name
 import pytest
 
 from legacy_consumer.operations.cli import doctor, groups_describe
-from legacy_consumer.operations.cli.helpers import options
+from legacy_consumer.operations.cli.helpers import options, watching
 from tests.support.group_members import FakeClock
 from tests.support.memory_cluster import REGISTRATION, GuardedStore, MemoryCluster, with_options
 from zk_layout.errors import ConnectionLostError
@@ -826,6 +826,32 @@ def test_a_clock_that_is_set_back_hides_no_stall_from_who_watches(cluster, monke
     looks = [json.loads(line) for line in cluster.run("groups", "describe", "g", "--watch", "--json").out.splitlines()]
     found = [[row["verdict"] for row in look["partitions"]] for look in looks]
     assert (found[0], found[-1]) == (["ok"], ["stall"])
+
+
+def test_a_lost_connection_ends_no_watch_that_is_written_into_a_file(cluster, monkeypatch):
+    cluster.topic("t", (0, 50))
+    cluster.commit("g", "t", 5)
+    looks = iter([None, None, ConnectionLostError("lost"), ConnectionLostError("lost"), None, KeyboardInterrupt()])
+    real = groups_describe.describe_groups
+
+    def describe(*args, **kwargs):
+        if (error := next(looks)) is not None:
+            raise error
+        return real(*args, **kwargs)
+
+    monkeypatch.setattr(groups_describe, "describe_groups", describe)
+    monkeypatch.setattr(watching, "_sleep", lambda *_: True)
+    done = cluster.run("groups", "describe", "g", "--watch", "--json")
+    assert [json.loads(line)["total_lag"] for line in done.out.splitlines()] == [45] * 3
+    assert done.err.count("measurements are missing from here on: lost") == 1
+
+
+def test_a_watch_of_a_group_that_is_deleted_ends(cluster, monkeypatch):
+    monkeypatch.setattr(watching, "_sleep", lambda *_: cluster.store.delete("/consumers/g") or True)
+    cluster.put("/consumers/g")
+    done = cluster.run("groups", "members", "g", "--watch", "--json")
+    assert (done.code, done.out) == (1, "[]\n")
+    assert "group 'g' does not exist" in done.err
 
 
 @pytest.mark.parametrize("live", [True, False])
