@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 
 import click
@@ -137,6 +138,7 @@ def reset(
             origins = once.origins(named)
             earlier = [] if takes_earlier else leave_out_earlier(group, offsets, given, origins)
             wanted = {tp: standings.get(tp, Standing()) for tp in offsets if tp not in earlier}
+            _check_existence(once, standings, [tp for tp in wanted if offsets[tp] is not None])
         else:
             wanted = choose_partitions(once, standings, chosen)
         after = resolve(target, {tp: standing.offset for tp, standing in wanted.items()}, logs, clamp=clamp)
@@ -150,6 +152,17 @@ def reset(
         carry_out(store, [plan], safety, output, name=group)
     if earlier:
         raise click.exceptions.Exit(1)
+
+
+def _check_existence(
+    cluster: TopicsOnce, standings: Mapping[TopicPartition, Standing], partitions: Sequence[TopicPartition]
+) -> None:
+    """Raises: NoSuchTopicError, NoSuchPartitionError. A broker that is asked about such a topic may create it."""
+    numbers: dict[str, list[int]] = {}
+    for tp in partitions:
+        numbers.setdefault(tp.topic, []).append(tp.partition)
+    if numbers:
+        choose_partitions(cluster, standings, numbers)
 
 
 def _target(

@@ -921,3 +921,26 @@ def test_an_export_of_all_groups_has_the_others_if_one_is_deleted_meanwhile(clus
         done = cluster.run("offsets", "export", *names, "--format", "zk")
         assert (done.code, done.out.splitlines()) == (code, [f"/consumers/{group}/offsets/t/0:5" for group in exported])
         assert ("group 'b' does not exist" in done.err) == (code == 1)
+
+
+@pytest.mark.parametrize(
+    ("place", "said"),
+    [("gone/0", "topic 'gone' does not exist"), ("t/9", "t/9 does not exist: the topic has 1 partitions")],
+)
+def test_a_reset_to_the_offset_of_a_topic_or_partition_that_does_not_exist_is_refused_and_asks_no_broker(
+    cluster, tmp_path, place, said
+):
+    cluster.topic("t", (0, 50))
+    cluster.commit("g", "t", 5)
+    file = tmp_path / "offsets"
+    file.write_text(f"/consumers/g/offsets/t/0:7\n/consumers/g/offsets/{place}:3\n")
+    before = cluster.tree()
+    done = cluster.run("offsets", "reset", "g", "--from-file", str(file), "--execute", "--no-backup")
+    assert done.code == 1
+    assert said in done.err
+    assert (cluster.tree(), cluster.created) == (before, [])
+    # what has no offset in the file is removed, wherever it is
+    topic, _, number = place.partition("/")
+    file.write_text(json.dumps({"version": 1, "offsets": {"g": {"t": {"0": 7}} | {topic: {number: None}}}}))
+    done = cluster.run("offsets", "reset", "g", "--from-file", str(file), "--execute", "--no-backup")
+    assert (done.code, cluster.created) == (0, []), done
