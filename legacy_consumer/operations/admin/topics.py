@@ -13,7 +13,15 @@ from zk_layout.closed_znodes import read_each
 from zk_layout.codecs import decode_partition_state, decode_topic
 from zk_layout.errors import MalformedZnodeError, NotPermittedError
 from zk_layout.model import TopicAssignment
-from zk_layout.paths import BrokerIdsPath, DeleteTopicsPath, OffsetsPath, PartitionStatePath, TopicPath, broker_ids
+from zk_layout.paths import (
+    BrokerIdsPath,
+    DeleteTopicsPath,
+    OffsetsPath,
+    PartitionStatePath,
+    TopicOffsetsPath,
+    TopicPath,
+    broker_ids,
+)
 from zk_layout.store import ZkStore
 
 logger = logging.getLogger(__name__)
@@ -110,15 +118,17 @@ def _read_states(
 def read_readers(store: ZkStore) -> tuple[dict[str, tuple[str, ...]], Mapping[str, Exception]]:
     """{topic: the groups with offsets of it}, and why other groups may not be read. Raises: ZooKeeperError."""
 
-    def topics_of(groups: Sequence[str]) -> list[tuple[str, tuple[str, ...] | None]]:
-        children = store.get_children_many([OffsetsPath(group).path for group in groups])
-        return list(zip(groups, children, strict=True))
+    def folders_of(groups: Sequence[str]) -> list[tuple[str, str]]:
+        topics = store.get_children_many([OffsetsPath(group).path for group in groups])
+        folders = [(group, topic) for group, names in zip(groups, topics, strict=True) for topic in names or ()]
+        offsets = store.get_children_many([TopicOffsetsPath(*folder).path for folder in folders])
+        # a folder stays when the last offset in it is deleted
+        return [folder for folder, names in zip(folders, offsets, strict=True) if names]
 
-    found, forbidden = read_apart(list_groups(store), topics_of)
+    found, forbidden = read_apart(list_groups(store), folders_of)
     readers: dict[str, list[str]] = {}
-    for group, topics in found:
-        for topic in topics or ():
-            readers.setdefault(topic, []).append(group)
+    for group, topic in found:
+        readers.setdefault(topic, []).append(group)
     return {topic: tuple(names) for topic, names in readers.items()}, forbidden
 
 

@@ -211,6 +211,13 @@ def test_faults_of_topics_are_distinguished(store):
     assert "?" in odd.problem
 
 
+def test_a_group_whose_last_offset_of_a_topic_was_deleted_does_not_read_it(store):
+    for group in ("g", "h"):
+        put(store, f"/consumers/{group}/offsets/t/0", b"1")
+    store.delete("/consumers/g/offsets/t/0")
+    assert read_readers(store) == ({"t": ("h",)}, {})
+
+
 def test_a_leader_that_is_not_registered_is_none(store):
     # what the controller of 1.1.1 leaves of a partition whose only replica was on a broker that died
     state = b'{"controller_epoch":1,"leader":1,"version":1,"leader_epoch":0,"isr":[1]}'
