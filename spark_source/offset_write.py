@@ -192,9 +192,9 @@ def write_all(store: ZkStore, plans: Sequence[OffsetPlan], *, force: bool) -> No
             left += [
                 f"{change.partition} of {plan.group}" for change in part.to_write if change.before.problem is not None
             ]
-        if isinstance(error, ZooKeeperError) and error.retriable:  # the multi may have been carried out
+        if _may_be_carried_out(error):
             left += [f"those of {plan.group}" for plan in plans if plan.to_write and plan.group not in done]
-        raise OffsetWriteError(_reason(error), tuple(left)) from error
+        raise OffsetWriteError(_reason(error), tuple(dict.fromkeys(left))) from error
 
 
 def _standing_part(plan: OffsetPlan, error: LegacyConsumerError, *, is_written: bool) -> OffsetPlan:
@@ -203,10 +203,20 @@ def _standing_part(plan: OffsetPlan, error: LegacyConsumerError, *, is_written: 
     if isinstance(error, OffsetsHalfWrittenError) and error.group == plan.group:
         half = set(error.done)
         changes = tuple(change for change in plan.to_write if change.partition in half)
-    if isinstance(error, TopicMadeAnewError) and error.was_written:
-        own = plan.to_write if is_written or error.group == plan.group else ()
-        changes = tuple(change for change in own if change.partition.topic != error.topic)
+    if isinstance(error, TopicMadeAnewError) and error.kept is not None:
+        if error.group == plan.group:
+            kept = set(error.kept)
+            changes = tuple(change for change in plan.to_write if change.partition in kept)
+        else:
+            changes = tuple(change for change in changes if change.partition.topic != error.topic)
     return OffsetPlan(plan.group, changes)
+
+
+def _may_be_carried_out(error: LegacyConsumerError) -> bool:
+    """Whether the last multi had no answer."""
+    if isinstance(error, OffsetsHalfWrittenError):
+        return error.unknown > 0
+    return isinstance(error, ZooKeeperError) and error.retriable
 
 
 def _reason(error: LegacyConsumerError) -> str:

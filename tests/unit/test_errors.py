@@ -134,7 +134,7 @@ SAMPLES = [
     changing.UnreadableOffsetsError("g", ("/consumers/g/offsets/t/3 holds b'x'",)),
     changing.GroupDeletedError("g"),
     changing.OffsetsChangedError("g", TP),
-    changing.TopicMadeAnewError("g", "t", 3, 9),
+    changing.TopicMadeAnewError("g", "t", (TopicPartition("u", 0),), 9),
     changing.OffsetsHalfWrittenError("g", (TP,), 2, 9, "connection lost"),
     changing.ResetRequestError("g", "g_c1 does not answer"),
     changing.BackupError("f.json", "no space left on device"),

@@ -151,13 +151,13 @@ class OffsetsChangedError(ChangeError):
 class TopicMadeAnewError(ChangeError):
     """The topic is not the one that the plan saw.
 
-    kept: None if nothing was written; otherwise its offsets were written and removed again, and so many of the plan's
+    kept: None if nothing was written; otherwise its offsets were written and removed again, and these of the plan's
     total, of other topics, stay written.
     """
 
     retriable: ClassVar[bool] = True
 
-    def __init__(self, group: str, topic: str, kept: int | None = None, total: int = 0) -> None:
+    def __init__(self, group: str, topic: str, kept: tuple[TopicPartition, ...] | None = None, total: int = 0) -> None:
         super().__init__(group, topic, kept, total)
         self.group = group
         self.topic = topic
@@ -167,7 +167,7 @@ class TopicMadeAnewError(ChangeError):
     def _text(self) -> str:
         done, again = "nothing was written", ""
         if self.kept is not None:
-            done = f"the command removed its offsets again, and {self.kept} of {self.total} offsets are written"
+            done = f"the command removed its offsets again, and {len(self.kept)} of {self.total} offsets are written"
         if self.kept:
             again = f"; {_BACK_FIRST}"
         return (

@@ -124,6 +124,6 @@ def _check_topics(store: ZkStore, plans: Sequence[OffsetPlan]) -> None:
         written = {c.partition: c.after for c in plan.to_write if c.after is not None}
         anew = check_written(store, plan.group, plan.creations, written)
         if anew:
-            kept = sum(change.partition.topic not in anew for change in plan.to_write)
+            kept = tuple(change.partition for change in plan.to_write if change.partition.topic not in anew)
             problem = TopicMadeAnewError(plan.group, min(anew), kept, len(plan.to_write))
     raise problem

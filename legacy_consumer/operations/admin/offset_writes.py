@@ -116,7 +116,7 @@ def _write_chunks(
             unknown = len(here) if progress.is_unanswered else 0
             raise OffsetsHalfWrittenError(plan.group, tuple(done), unknown, total, str(error)) from error
         if anew:
-            kept = sum(tp not in here or tp.topic not in anew for tp in done)
+            kept = tuple(tp for tp in done if tp not in here or tp.topic not in anew)
             raise TopicMadeAnewError(plan.group, min(anew), kept, total)
         on_progress(len(done))
 

@@ -137,9 +137,10 @@ def test_a_group_that_is_written_in_part_is_put_back(large):
     assert offsets_of_large(large) == [5] * 39 + [77]
 
 
-def test_a_write_without_an_answer_says_which_offsets_may_be_written(large):
+@pytest.mark.parametrize("at", [1, 2])
+def test_a_write_without_an_answer_says_which_offsets_may_be_written(large, at):
     plans = plan_of_large(large)
-    large.at = 1
+    large.at = at
     with pytest.raises(OffsetWriteError, match=r"^no offset was written but these.* may be .*: those of g; why: "):
         write_all(large, plans, force=False)
     assert 9 in offsets_of_large(large)
@@ -166,6 +167,21 @@ def test_offsets_of_the_other_topics_are_put_back_if_a_topic_is_made_anew_under_
         write_all(store, plans, force=False)
     left = [znode and int(znode.data) for znode in store.get_data_many(paths)]
     assert left == [5, None] * groups
+
+
+def test_of_a_large_group_all_is_put_back_if_a_topic_is_made_anew_between_its_requests(large):
+    plans = plan_of_large(large)
+    document = large.get_data("/brokers/topics/u").data
+
+    def make_anew():
+        large.delete("/brokers/topics/u")
+        large.create("/brokers/topics/u", document)
+
+    large.at, large.before = 3, make_anew
+    with pytest.raises(OffsetWriteError, match=r"^no offset was written: nothing was written: topic 'u' was deleted"):
+        write_all(large, plans, force=False)
+    assert offsets_of_large(large)[:20] == [5] * 20
+    assert 9 not in offsets_of_large(large)
 
 
 def checked(group):
