@@ -494,7 +494,7 @@ class NoSuchTopicError(AdminError):
         self.topic = topic
 
     def _text(self) -> str:
-        return f"topic {self.topic!r} does not exist: check its name and the chroot of zookeeper.connect"
+        return f"topic {self.topic!r} does not exist: check its name, and the chroot if zookeeper.connect is set"
 
 
 class MigrationRefusedError(AdminError):

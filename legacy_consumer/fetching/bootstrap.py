@@ -156,6 +156,7 @@ class BrokerStore(MemoryStore):
                 raise ConsumerClosedError
             try:
                 found = self._asker.ask(server, topics)
+                found.check()
             except BrokersUnavailableError as error:
                 errors.append(error)
             else:

@@ -32,6 +32,14 @@ class ClusterMetadata:
     refused: Mapping[str, KafkaError] = field(default_factory=dict)
     registration_version: int = 4
 
+    def check(self) -> None:
+        """Raises: BrokersUnavailableError if it says nothing of the cluster.
+
+        A broker that has just started names no broker, and no topic, until the controller has told it.
+        """
+        if not self.brokers:
+            raise BrokersUnavailableError("the broker does not know its cluster yet")
+
     @property
     def leaders(self) -> dict[TopicPartition, int]:
         """Only of partitions that have one."""

@@ -215,6 +215,7 @@ class LeaderReader:
             return Leaders(missing=dict.fromkeys(partitions, "ZooKeeper cannot be asked about it for now"))
         body = encode_metadata(version, sorted(topics))
         metadata = decode_metadata(version, connection.ask(Api.METADATA, body, self._timeout_s))
+        metadata.check()
         leaders = metadata.leaders
         addresses: dict[TopicPartition, BrokerAddress] = {}
         for tp in partitions:

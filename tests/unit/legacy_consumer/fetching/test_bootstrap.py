@@ -30,13 +30,17 @@ A, B, C = ("a", 9092), ("b", 9092), ("c", 9092)
 
 
 class Cluster:
-    """Brokers in memory. down: {address: the error that asking it raises}; asked: [(address, topics)]."""
+    """Brokers in memory. down: {address: the error that asking it raises}; asked: [(address, topics)].
+
+    just_started: brokers that the controller has told nothing yet.
+    """
 
     def __init__(self, registration_version=4):
         self.brokers = {0: A, 1: B}
         self.partitions = {T0: PartitionMetadata(0, (0, 1), (0,)), T1: PartitionMetadata(-1, (1, 0), ())}
         self.refused = {}
         self.down = {}
+        self.just_started = set()
         self.asked = []
         self.during = {}
         self.is_hung_up = False
@@ -49,6 +53,8 @@ class Cluster:
             self.during[server]()
         if server in self.down:
             raise self.down[server]
+        if server in self.just_started:
+            return ClusterMetadata({}, {}, {}, self.registration_version)
         return ClusterMetadata(self.brokers, self.partitions, self.refused, self.registration_version)
 
     def close(self):
@@ -182,6 +188,23 @@ def test_any_broker_will_do_those_of_the_user_and_those_that_brokers_name(cluste
         read_brokers(store)
     del cluster.down[A]
     assert len(read_brokers(store)) == 2
+
+
+def test_a_broker_that_has_just_started_makes_no_broker_and_no_topic_vanish(cluster, clock):
+    store = store_of(cluster, A)
+    assert topic(store)
+    cluster.just_started.add(A)
+    clock.s += 1.1
+    assert len(read_brokers(store)) == 2
+    assert (topic(store), state(store, T0).leader) == ({0: (0, 1), 1: (1, 0)}, 0)
+    assert [server for server, _ in cluster.asked[2:]] == [A, B, B]
+    cluster.just_started.add(B)
+    clock.s += 1.1
+    for _ in range(2):
+        with pytest.raises(BrokersUnavailableError, match="no broker tells of its cluster: the broker does not know"):
+            topic(store)
+    cluster.just_started.clear()
+    assert topic(store) == {0: (0, 1), 1: (1, 0)}
 
 
 def test_a_broker_that_broker_hosts_does_not_name_is_not_asked(cluster, clock):

@@ -2,14 +2,20 @@
 
 import json
 from contextlib import suppress
+from types import SimpleNamespace
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from legacy_consumer.errors import KafkaError
 from legacy_consumer.fetching.brokers import read_brokers
+from legacy_consumer.fetching.cluster_metadata import ClusterMetadata, PartitionMetadata
 from legacy_consumer.fetching.columnar.leaders import LeaderReader
+from legacy_consumer.fetching.columnar.protocol.api_versions import Versions
+from legacy_consumer.fetching.columnar.protocol.framing import Api
 from tests.support.memory_cluster import GuardedStore
+from zk_layout.errors import ConnectionLostError
 from zk_layout.memory_store import MemoryStore, MemoryZooKeeper
 from zk_layout.model import TopicPartition
 from zk_layout.paths import BrokerIdPath, PartitionStatePath
@@ -42,13 +48,61 @@ class Cluster:
         state = {"version": 1, "controller_epoch": 1, "leader": broker, "leader_epoch": 0, "isr": [1]}
         self.write(PartitionStatePath(*TPS[partition]).path, state)
 
-    def reader(self):
-        return LeaderReader(self.store, "PLAINTEXT", None, timeout_s=1)
+    def reader(self, open_connection=None):
+        return LeaderReader(self.store, "PLAINTEXT", open_connection, timeout_s=1)
 
     def asked(self, reader, partitions=TPS):
         before = self.server.requests.copy()
         reader.read(partitions)
         return dict(self.server.requests - before)
+
+
+class LosableStore(MemoryStore):
+    is_lost = False
+
+    def get_children(self, path, watcher=None):
+        self._check()
+        return super().get_children(path, watcher)
+
+    def get_data_many(self, paths, watcher=None):
+        self._check()
+        return super().get_data_many(paths, watcher)
+
+    def _check(self):
+        if self.is_lost:
+            raise ConnectionLostError("connection lost")
+
+
+class Brokers:
+    """Answer with what each knows of the cluster: {broker: ClusterMetadata}. asked: the brokers, in order."""
+
+    def __init__(self, monkeypatch, version, knows):
+        monkeypatch.setattr("legacy_consumer.fetching.columnar.leaders.decode_metadata", lambda version, known: known)
+        self._version = version
+        self._knows = knows
+        self.asked = []
+
+    def open_connection(self, address):
+        return SimpleNamespace(
+            address=address,
+            versions=Versions({Api.METADATA: self._version}),
+            ask=lambda api, body, timeout_s: self._answer(address.broker_id),
+            close=lambda: None,
+        )
+
+    def _answer(self, broker):
+        self.asked.append(broker)
+        return self._knows[broker]
+
+
+def without_zookeeper(cluster, brokers):
+    """A reader that has looked once, and then loses ZooKeeper; and what it found before."""
+    store = LosableStore(cluster.server)
+    store.start()
+    reader = LeaderReader(store, "PLAINTEXT", brokers.open_connection, timeout_s=1)
+    before = reader.read(TPS)
+    store.is_lost = True
+    return reader, before
 
 
 brokers = st.integers(1, 3)
@@ -140,3 +194,21 @@ def test_brokers_that_cannot_be_read_are_told_once_and_few_by_name(caplog):
     caplog.clear()
     assert [broker.broker_id for broker in read_brokers(cluster.store)] == [1]
     assert len(caplog.records) == 6
+
+
+def test_without_zookeeper_a_broker_that_does_not_know_its_cluster_yet_hides_no_leader(monkeypatch):
+    cluster = Cluster()
+    for broker in (1, 2):
+        cluster.register(broker, 9000 + broker)
+        cluster.lead(broker, broker)
+    cluster.lead(0, 1)
+    addresses = {broker: ("127.0.0.1", 9000 + broker) for broker in (1, 2)}
+    told = ClusterMetadata(addresses, {tp: PartitionMetadata(2, (1, 2), (2,)) for tp in TPS})
+    knows = {1: ClusterMetadata({}, {}), 2: told}
+    brokers = Brokers(monkeypatch, 4, knows)
+    reader, _ = without_zookeeper(cluster, brokers)
+    assert {tp: address.broker_id for tp, address in reader.read(TPS).addresses.items()} == dict.fromkeys(TPS, 2)
+    assert brokers.asked == [1, 2]
+    knows[2] = knows[1]
+    with pytest.raises(ConnectionLostError):
+        reader.read(TPS)

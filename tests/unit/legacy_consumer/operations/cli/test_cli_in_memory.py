@@ -568,7 +568,7 @@ def test_a_misspelt_topic_is_an_error_and_one_that_the_group_does_not_read_is_no
     done = cluster.run("groups", "describe", "g", "--topic", "tt")
     assert (done.code, done.err) == (
         1,
-        "Error: topic 'tt' does not exist: check its name and the chroot of zookeeper.connect\n",
+        "Error: topic 'tt' does not exist: check its name, and the chroot if zookeeper.connect is set\n",
     )
 
 
