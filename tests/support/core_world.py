@@ -14,6 +14,7 @@ from dataclasses import replace
 from legacy_consumer.config import ConsumerConfig
 from legacy_consumer.fetching.columnar.core import (
     BrokerAddress,
+    Failed,
     FetchCore,
     FindLeader,
     FindPosition,
@@ -75,10 +76,11 @@ class _Line:
 class World:
     """One seed is one schedule. A promise that the core breaks is an AssertionError:
 
-    each message once and in order, from where the user or a search put the partition; one request a broker under way;
-    a broker is connected to once in a back-off at most, and not asked while it throttles; a partition rests after an
-    error; nothing is asked that is not wanted, nor of a broker that said that it does not lead; when the faults are
-    over every partition comes to the end of its log, in bounded time and a bounded number of steps.
+    each message once and in order, from where the user or a search put the partition; an error about an offset behind
+    all messages before it; one request a broker under way; a broker is connected to once in a back-off at most, and not
+    asked while it throttles; a partition rests after an error; nothing is asked that is not wanted, nor of a broker
+    that said that it does not lead; when the faults are over every partition comes to the end of its log, in bounded
+    time and a bounded number of steps.
     """
 
     def __init__(self, seed):
@@ -114,6 +116,8 @@ class World:
         self.throttled_until = {}
         self.session_ids = 0
         self.backlog = []
+        self.told = 0
+        """Errors that concern an offset."""
         self.poll_s = rng.choice((0.0, 0.0, 0.2))
         """Users that take their time have much in the backlog while other things happen."""
         self.steps = 0
@@ -367,10 +371,8 @@ class World:
     def _follow(self, events):
         for event in events:
             match event:
-                case Records():
-                    self.backlog.append(event)
-                    if len(self.backlog) == 1:
-                        self._at(self.poll_s, self._poll)
+                case Records() | Failed():
+                    self._wait_for_the_user(event)
                 case FindLeader(partitions, delay_s):
                     assert delay_s <= BACKOFF_S + 0.7, "a look for leaders waits for too long"
                     for tp in partitions:
@@ -380,6 +382,16 @@ class World:
                     self._at(_LATENCY_S, self._found_position, tp, life, position)
                 case HangUp():
                     self._obey(event)
+
+    def _wait_for_the_user(self, event):
+        """Of errors about the same, one waits."""
+        if isinstance(event, Failed):
+            waiting = [(one.about, one.life) for one in self.backlog if isinstance(one, Failed)]
+            if (event.about, event.life) in waiting:
+                return
+        self.backlog.append(event)
+        if len(self.backlog) == 1:
+            self._at(self.poll_s, self._poll)
 
     def _search_leader(self, tp, delay_s):
         search = self.searched[tp] = object()
@@ -407,10 +419,15 @@ class World:
             self.expected[tp] = self.starts[tp]
 
     def _poll(self):
-        """The user takes a record set."""
+        """The user takes a record set, or gets an error."""
         records = self.backlog.pop(0)
         if self.backlog:
             self._at(self.poll_s, self._poll)
+        if isinstance(records, Failed):
+            if isinstance(records.about, TopicPartition) and self.core.is_live(records.about, records.life):
+                assert f"offset {self.expected[records.about]}:" in str(records.error), "told before its turn"
+                self.told += 1
+            return
         tp = records.partition
         if self.core.is_live(tp, records.life):
             assert records.position == self.expected[tp], f"{tp}: at {records.position}, not {self.expected[tp]}"

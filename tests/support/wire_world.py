@@ -19,7 +19,7 @@ from types import SimpleNamespace
 import pytest
 
 from legacy_consumer.config import ConsumerConfig
-from legacy_consumer.errors import BrokerRefusedError, BrokersUnavailableError
+from legacy_consumer.errors import BrokerRefusedError, BrokersUnavailableError, FetchError
 from legacy_consumer.fetching.columnar import connection, fetcher, leader_finder, sockets
 from legacy_consumer.fetching.columnar.connection import Connection
 from legacy_consumer.fetching.columnar.core.address import BrokerAddress
@@ -200,6 +200,8 @@ class Broker:
                 # an offset is under no checksum: no reader can tell that one is wrong
                 at = world.random.randrange(8, len(batches[0][1]))
                 records = records[:at] + bytes([records[at] ^ 1 << world.random.randrange(8)]) + records[at + 1 :]
+            case "too-large" if records:
+                records = records[:8] + struct.pack(">i", 2**31 - 100) + records[12:]
             case "old-records":
                 records = world.batches[tp][0][2]
             case "no-records":
@@ -397,6 +399,8 @@ class LogOffsets:
             fault = self._world.fault(self._world.leaders[tp], "offsets")
             if fault == "nobody-answers":
                 raise BrokersUnavailableError("no answer from the brokers")
+            if fault == "refused":
+                raise FetchError(tp, "TOPIC_AUTHORIZATION_FAILED")
             if fault == "unexpected":
                 raise UnicodeError("label empty or too long")
             if fault != "missing":

@@ -1,4 +1,4 @@
-"""Received record sets that are not handed out yet, decoded one after the other on demand."""
+"""Received record sets that are not handed out yet, decoded one after the other on demand, and errors between them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from legacy_consumer.fetching.columnar.core import Records
+from legacy_consumer.fetching.columnar.core import Failed, Records
 from legacy_consumer.fetching.columnar.records import Ahead, Columns
 from zk_layout.errors import LegacyConsumerError
 from zk_layout.model import TopicPartition
@@ -15,7 +15,7 @@ from zk_layout.model import TopicPartition
 
 @dataclass(slots=True)
 class _Waiting:
-    records: Records
+    what: Records | Failed
     end: int
     """How many bytes had been received when it was complete; the count begins again when nothing waits."""
     ahead: Ahead | None = None
@@ -23,11 +23,13 @@ class _Waiting:
 
     @property
     def nbytes(self) -> int:
-        return len(self.records.records)
+        return len(self.what.records) if isinstance(self.what, Records) else 0
 
 
 class Backlog:
     """First in, first out. is_live tells whether a life of a partition is current; others are dropped.
+
+    An error has its turn as records have: users go on behind the offset of an error, and would skip what waits.
 
     decode_ahead: lets other threads decode the first waiting record sets before the poll; None at their limit.
     """
@@ -63,19 +65,24 @@ class Backlog:
     def holds(self, tp: TopicPartition, life: int) -> bool:
         """Return whether something of this life of the partition is still to be taken."""
         current = [self._current] if self._columns is not None and self._current is not None else []
-        waiting = [one.records for one in self._waiting]
-        return any(one.partition == tp and one.life == life for one in (*current, *waiting))
+        waiting = [one.what for one in self._waiting]
+        return any(_about(one) == (tp, life) for one in (*current, *waiting))
 
-    def add(self, records: Records) -> None:
-        """Put behind the others."""
-        before = self._waiting[-1].end if self._waiting else 0
-        self._waiting.append(_Waiting(records, before + len(records.records)))
+    def add(self, what: Records | Failed) -> None:
+        """Put behind the others; an error only if none about the same waits, as it comes again."""
+        if isinstance(what, Failed) and any(
+            isinstance(one.what, Failed) and _about(one.what) == _about(what) for one in self._waiting
+        ):
+            return
+        waiting = _Waiting(what, self._waiting[-1].end if self._waiting else 0)
+        waiting.end += waiting.nbytes
+        self._waiting.append(waiting)
         self._begin_ahead()
 
     def take(self, most: int, enough: int | None = None, enough_bytes: int = sys.maxsize) -> list[Columns]:
         """Take up to this many records, and no more record sets than `enough` of them, or of their bytes, need.
 
-        Raises: errors of decoding, with nothing taken; see drop_first.
+        Raises: errors of decoding, and those that wait, with nothing taken; see drop_first.
         """
         runs: list[Columns] = []
         positions: dict[TopicPartition, int] = {}
@@ -114,9 +121,9 @@ class Backlog:
                 size += run.nbytes
         return runs
 
-    def drop_first(self) -> Records:
-        """Take out the record set that could not be decoded."""
-        return self._waiting.popleft().records
+    def drop_first(self) -> Records | Failed:
+        """Take out the record set that could not be decoded, or the error that was raised."""
+        return self._waiting.popleft().what
 
     def clear(self) -> None:
         """Drop everything."""
@@ -125,10 +132,13 @@ class Backlog:
 
     def _decode_next(self) -> None:
         first = self._waiting[0]
-        records = first.records
-        if not self._is_live(records.partition, records.life):
+        records = first.what
+        partition, life = _about(records)
+        if isinstance(partition, TopicPartition) and not self._is_live(partition, life):
             self.drop_first()
             return
+        if isinstance(records, Failed):
+            raise records.error.with_traceback(None)
         following = self._waiting[1].ahead if len(self._waiting) > 1 else None
         columns = self._decode(records) if first.ahead is None else first.ahead.result(following)
         if columns.has_more and columns.next_offset > records.position:
@@ -141,7 +151,13 @@ class Backlog:
 
     def _begin_ahead(self) -> None:
         for waiting in self._waiting:
+            if isinstance(waiting.what, Failed):
+                continue
             if waiting.ahead is None:
-                waiting.ahead = self._decode_ahead(waiting.records)
+                waiting.ahead = self._decode_ahead(waiting.what)
             if waiting.ahead is None:
                 break
+
+
+def _about(one: Records | Failed) -> tuple[object, int]:
+    return (one.about if isinstance(one, Failed) else one.partition), one.life

@@ -104,7 +104,6 @@ class ColumnarFetcher:
         self._backlog = Backlog(self._decode, self._decode_ahead, self._core.is_live)
         self._found: list[Found] = []
         self._moves: dict[TopicPartition, int] = {}
-        self._errors: list[KafkaError] = []
         self._standing_still = StandingStill(settings.backoff_s)
         self._serviced_at = float("-inf")
         # twice in the time after which a broker is suspected, its bytes are looked for
@@ -209,15 +208,11 @@ class ColumnarFetcher:
             if self._moves:
                 moves, self._moves = self._moves, {}
                 return ColumnarBatch((), moves)
-            if self._errors:
-                raise self._errors.pop(0)
             self._standing_still.tell()
             if not self._backlog.is_empty:
                 runs = self._take(max_messages)
                 if self._backlog.positions:
                     return ColumnarBatch(runs, self._backlog.positions)
-                if self._errors:
-                    continue
             now = time.monotonic()
             left = deadline - now
             if left <= 0 or self._woken or self._changes:
@@ -229,15 +224,15 @@ class ColumnarFetcher:
         try:
             # a record set at a time, as far as they are large: between two of them there is time to ask for more
             return self._backlog.take(max_messages, SMALL_RUN, SMALL_RUN_BYTES)
-        except FetchError as error:  # CorruptRecordsError, as a rule
+        except LegacyConsumerError as error:  # CorruptRecordsError, as a rule
             # the frames refer to the response and to its decodings: a user may keep the error for long
             traceback.clear_frames(error.__traceback__)
             self._set_aside(self._backlog.drop_first())
-            self._errors.append(error)
-            return []
+            raise
 
-    def _set_aside(self, spoilt: Records) -> None:
-        self._core.damaged(spoilt.partition, spoilt.life, spoilt.position, time.monotonic())
+    def _set_aside(self, told: Records | Failed) -> None:
+        if isinstance(told, Records):
+            self._core.damaged(told.partition, told.life, told.position, time.monotonic())
 
     def _decode(self, records: Records) -> Columns:
         return decode_records(records.records, records.partition, records.position, **self._wishes(records))
@@ -314,10 +309,10 @@ class ColumnarFetcher:
         for tp, address in leaders.addresses.items():
             self._follow(self._core.leader_found(tp, address, now))
         if error is not None:
-            self._errors.append(error)
+            self._backlog.add(Failed(error))
 
     def _note_positions(self) -> None:
-        founds, self._found = [*self._found, *self._finder.take()], []
+        founds, self._found = [*self._found, *self._newly_found()], []
         for found in founds:
             tp, life = found.search.partition, found.search.life
             if self._backlog.holds(tp, life):
@@ -328,6 +323,13 @@ class ColumnarFetcher:
                     self._standing_still.add(found.outside)
             elif self._core.placed(tp, life, found.offset):
                 self._moves[tp] = found.offset
+
+    def _newly_found(self) -> list[Found]:
+        try:
+            return self._finder.take()
+        except LegacyConsumerError as error:
+            self._backlog.add(Failed(error))
+            return []
 
     # Brokers
 
@@ -378,7 +380,7 @@ class ColumnarFetcher:
         searches: list[Search] = []
         for event in events:
             match event:
-                case Records():
+                case Records() | Failed():
                     self._backlog.add(event)
                 case FindLeader(partitions, delay_s):
                     self._leaders.search(partitions, delay_s)
@@ -386,8 +388,6 @@ class ColumnarFetcher:
                     searches.append(Search(tp, life, position))
                 case HangUp():
                     self._sockets.obey(event)
-                case Failed(error):
-                    self._errors.append(error)
                 case Waiting(about, reason):
                     logger.warning("%s: waiting: %s", about, reason)
                 case _:

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from legacy_consumer.errors import KafkaError
 from legacy_consumer.fetching.columnar.core.address import BrokerAddress
 from legacy_consumer.fetching.columnar.protocol.fetch import FetchLimits, FetchPartition, FetchSession
+from zk_layout.errors import LegacyConsumerError
 from zk_layout.model import TopicPartition
 
 
@@ -74,9 +74,14 @@ class FindPosition:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """An error that the user is to get."""
+    """An error that the user is to get, behind all that was received before.
 
-    error: KafkaError
+    about: a partition in this life of it, or a broker, or neither.
+    """
+
+    error: LegacyConsumerError
+    about: TopicPartition | BrokerAddress | None = None
+    life: int = 0
 
 
 @dataclass(frozen=True, slots=True)

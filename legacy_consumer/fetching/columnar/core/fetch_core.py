@@ -156,7 +156,7 @@ class FetchCore:
         broker = self._brokers.get(address)
         if broker is None:
             return []
-        events: list[Event] = [] if error is None else [Failed(error)]
+        events: list[Event] = [] if error is None else [Failed(error, address)]
         if broker.line is Line.IDLE and broker.has_answered:
             # nothing was asked, so it is the end of a connection: it is opened again when it is needed
             broker.hang_up(now, self._settings.backoff_s)
@@ -269,7 +269,7 @@ class FetchCore:
         if answer.rests:
             one.not_before = later
         if answer.error is not None:
-            events.append(Failed(answer.error))
+            events.append(Failed(answer.error, tp, one.life))
         if answer.complaint is not None:
             self._complain(tp, answer.complaint, events)
         elif answer.is_well:
@@ -287,7 +287,7 @@ class FetchCore:
                 return events
             case Remedy.TELL_USER:
                 text = f"broker {broker.address.broker_id} says {error_name(code)}"
-                events.append(Failed(FetchError(None, text)))
+                events.append(Failed(FetchError(None, text), broker.address))
             case _:
                 self._complain(broker.address, error_name(code), events)
         broker.ready_at = max(broker.ready_at, later)

@@ -2,9 +2,9 @@
 
 import pytest
 
-from legacy_consumer.errors import CorruptRecordsError
+from legacy_consumer.errors import CorruptRecordsError, FetchError
 from legacy_consumer.fetching.columnar.backlog import Backlog
-from legacy_consumer.fetching.columnar.core import Records
+from legacy_consumer.fetching.columnar.core import BrokerAddress, Failed, Records
 from legacy_consumer.fetching.columnar.records import decode_ahead, decode_records, glance
 from tests.support.record_encoder import Written, batch, marker, wrapper
 from tests.support.record_sets import TP
@@ -84,6 +84,40 @@ def test_damage_is_told_each_time_until_it_is_dropped_and_then_the_next_records_
             backlog.take(40)
     assert backlog.drop_first().position == 0
     assert [run.offsets.tolist() for run in backlog.take(40)] == [[*range(10, 20)]]
+
+
+def test_errors_have_their_turn_behind_what_waits_once_each_and_not_in_another_life():
+    broker, lives = BrokerAddress(1, "h", 9092, 4), {1}
+    backlog = Backlog(
+        lambda one: decode_records(one.records, one.partition, one.position),
+        lambda one: decode_ahead(one.records, one.partition, one.position),
+        lambda _, life: life in lives,
+    )
+    backlog.add(record_set(0, 10))
+    for text in ("first", "again"):
+        backlog.add(Failed(FetchError(None, text), broker))
+    backlog.add(record_set(10, 10))
+    for life in (1, 2):
+        backlog.add(Failed(FetchError(TP, f"life {life}"), TP, life))
+    nbytes = backlog.nbytes
+    assert [len(run) for run in backlog.take(4)] == [4]
+    assert [len(run) for run in backlog.take(40)] == [6]
+    for _ in range(2):
+        with pytest.raises(FetchError, match="first"):
+            backlog.take(40)
+    backlog.drop_first()
+    assert 0 < backlog.nbytes < nbytes
+    assert [len(run) for run in backlog.take(40)] == [10]
+    assert (backlog.nbytes, backlog.holds(TP, 1), backlog.is_empty) == (0, True, False)
+    lives.add(2)
+    for life in (1, 2):
+        with pytest.raises(FetchError, match=f"life {life}"):
+            backlog.take(40)
+        assert backlog.drop_first().life == life
+    assert backlog.is_empty
+    backlog.add(Failed(FetchError(TP, "gone"), TP, 3))
+    assert backlog.take(40) == []
+    assert backlog.is_empty
 
 
 def test_the_rest_of_a_record_set_is_taken_first(backlog):

@@ -2,6 +2,7 @@
 
 import itertools
 import random
+import re
 import threading
 import traceback
 from collections import Counter, defaultdict
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from legacy_consumer.errors import CorruptRecordsError, KafkaError
+from legacy_consumer.errors import CorruptRecordsError, FetchError, KafkaError
 from legacy_consumer.fetching import columnar
 from legacy_consumer.fetching.columnar import fetcher
 from legacy_consumer.fetching.columnar.core import Records
@@ -39,6 +40,7 @@ FETCH = (
     "garbage",
     "cut-records",
     "damaged-records",
+    "too-large",
     "old-records",
     "no-records",
 )
@@ -175,6 +177,93 @@ def test_behind_a_change_of_position_comes_what_lies_there_and_nothing_from_befo
                 expected[tp] += 1
                 came += 1
         assert came > 100
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_an_error_about_an_offset_comes_behind_all_messages_before_it(seed):
+    """Who goes on behind the offset that the error names would skip what waits."""
+    faults = ("too-large", "damaged-records", "partition-error 29", "partition-error 76")
+    chosen = random.Random(seed)
+    with World(chosen, brokers=2, partitions=3, messages=200, reset_to=None) as world:
+        world.fault = lambda broker, call: chosen.choice(faults) if call == "fetch" and chosen.random() < 0.3 else ""
+        expected = dict.fromkeys(world.partitions, 0)
+        world.fetcher.assign(expected)
+        told = []
+        for _ in range(400):
+            if chosen.random() < 0.05:
+                tp = chosen.choice(world.partitions)
+                expected.pop(tp, None)
+                if chosen.random() < 0.7:
+                    expected[tp] = chosen.randrange(len(world.logs[tp]))
+                    world.fetcher.assign({tp: expected[tp]})
+                else:
+                    world.fetcher.unassign([tp])
+            world.now += 0.01
+            try:
+                batch = world.fetcher.poll(chosen.choice([1, 1, 5]), 0.1)
+            except FetchError as error:
+                told.append((str(error), expected.get(error.partition)))
+                continue
+            for message in batch.messages() if batch is not None else ():
+                tp = TopicPartition(message.topic(), message.partition())
+                assert message.offset() == expected[tp]
+                expected[tp] += 1
+        assert [one for one in told if f"offset {one[1]}" not in re.findall(r"offset \d+", one[0])] == []
+        assert {"corrupt" in text for text, _ in told} == {True, False}
+
+
+@pytest.mark.parametrize("fault", ["response-error 31", "two-gigabytes", "too-large", "partition-error 29"])
+def test_an_error_of_one_broker_holds_up_no_message_that_came_before_it_and_none_of_another_broker(fault):
+    with World(random.Random(2), brokers=2, partitions=2, messages=60) as world:
+        bad, sound = world.brokers
+        world.fault = lambda broker, call: fault if broker is bad and bad.calls["fetch"] > 3 else ""
+        reader = Reader(world)
+        [spoilt] = [tp for tp in world.partitions if world.leaders[tp] is bad]
+        [flowing] = [tp for tp in world.partitions if world.leaders[tp] is sound]
+        while not reader.raised:
+            reader.poll(most=1)
+            world.now += 0.01  # the network is faster than the user
+        came = reader.counts()[spoilt.partition]
+        assert came > 3
+        reader.until(lambda: reader.has_all([flowing]), 30.0)
+        reader.check([flowing])
+        assert reader.counts()[spoilt.partition] == came, "more of it had been received before the error"
+        world.fault = lambda *_: ""
+        reader.until(lambda: reader.has_all([spoilt]), 30.0)
+        reader.check(world.partitions)
+
+
+def test_an_error_of_a_search_for_a_position_comes_behind_the_messages_before_that_position():
+    with World(random.Random(2), brokers=1, partitions=1, messages=30) as world:
+        [broker], [tp] = world.brokers, world.partitions
+        world.fault = lambda _, call: "refused" if call == "offsets" else ""
+        reader = Reader(world)
+        while broker.calls["fetch"] < 4:
+            reader.poll(most=1)
+            world.now += 0.01
+        world.batches[tp] = []
+        world.logs[tp], whole = [], world.logs[tp]
+        came = reader.counts()[0]
+        while not reader.raised:
+            reader.poll(most=1)
+            world.now += 0.01
+        outside = world.fetcher._core._partitions[tp].position
+        assert came < outside < len(whole)
+        assert [m.value() for m in reader.messages[0]] == whole[:outside]
+        assert str(reader.complaints[0]) == "t/0: TOPIC_AUTHORIZATION_FAILED"
+
+
+def test_of_a_fault_that_lasts_one_error_waits_behind_messages_that_are_taken_slowly():
+    with World(random.Random(2), brokers=1, partitions=1, messages=60) as world:
+        [broker], [tp] = world.brokers, world.partitions
+        world.fault = lambda _, call: "partition-error 29" if broker.calls["fetch"] > 3 else ""
+        reader = Reader(world)
+        while not reader.raised:
+            reader.poll(most=1)
+            world.now += 2 * BACKOFF_S
+        assert reader.counts()[tp.partition] > 3
+        assert broker.calls["fetch"] > 6
+        assert world.fetcher._backlog.is_empty
 
 
 @pytest.mark.parametrize(("call", "fault"), LASTING, ids=lambda value: value)

@@ -80,7 +80,8 @@ def test_the_core_knows_no_socket_thread_clock_or_log(path):
             case ast.ImportFrom(module=module):
                 imported.add(module)
     standard = {"__future__", "collections.abc", "dataclasses", "enum", "heapq", "typing"}
-    ours = {"legacy_consumer.errors", "legacy_consumer.fetching.columnar.settings", "zk_layout.model"}
+    errors = {"legacy_consumer.errors", "zk_layout.errors"}
+    ours = {*errors, "legacy_consumer.fetching.columnar.settings", "zk_layout.model"}
     rooms = ("legacy_consumer.fetching.columnar.core.", "legacy_consumer.fetching.columnar.protocol")
     assert [name for name in imported - standard - ours if not name.startswith(rooms)] == []
 
