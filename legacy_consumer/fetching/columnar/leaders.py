@@ -121,6 +121,7 @@ class LeaderReader:
         # replaced, never changed
         self._brokers: Mapping[int, BrokerAddress] = {}
         self._topics: frozenset[str] = frozenset()
+        """Topics that exist, as partitions of them have a state."""
         self._left_out: Mapping[int, str] = {}
         self._ids: tuple[int, ...] = ()
         """Brokers registered at the last look; empty if a leader was missing then, so that they are listed again."""
@@ -142,7 +143,6 @@ class LeaderReader:
         impossible = {tp: NO_SUCH_NAME for tp in partitions if not has_a_possible_name(tp.topic)}
         try:
             leaders = self._find(wanted)
-            self._topics |= {tp.topic for tp in leaders.addresses}
         except ZooKeeperError as error:
             leaders = self._ask_brokers(wanted, error)
         return replace(leaders, missing={**leaders.missing, **impossible}) if impossible else leaders
@@ -168,7 +168,9 @@ class LeaderReader:
         paths = [BrokerIdPath(broker_id).path for broker_id in ids]
         paths += [PartitionStatePath(*tp).path for tp in partitions]
         znodes = read_each(self._store, paths)
-        return self._match(dict(zip(partitions, znodes[len(ids) :], strict=True)), ids, znodes[: len(ids)])
+        states = dict(zip(partitions, znodes[len(ids) :], strict=True))
+        self._topics |= {tp.topic for tp, znode in states.items() if znode is not None}
+        return self._match(states, ids, znodes[: len(ids)])
 
     def _broker_ids(self) -> list[int]:
         try:

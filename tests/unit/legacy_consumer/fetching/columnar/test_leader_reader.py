@@ -212,3 +212,22 @@ def test_without_zookeeper_a_broker_that_does_not_know_its_cluster_yet_hides_no_
     knows[2] = knows[1]
     with pytest.raises(ConnectionLostError):
         reader.read(TPS)
+
+
+@pytest.mark.parametrize("leader", [-1, 3], ids=["no leader", "leader not registered"])
+def test_without_zookeeper_old_brokers_are_asked_for_topics_that_had_no_leader_yet_and_for_no_other(
+    leader, monkeypatch
+):
+    """Before 0.11 they create a topic that they are asked for."""
+    cluster = Cluster()
+    cluster.register(1, 9001)
+    cluster.lead(0, leader)
+    told = ClusterMetadata({1: ("127.0.0.1", 9001)}, {TPS[0]: PartitionMetadata(1, (1,), (1,))})
+    brokers = Brokers(monkeypatch, 1, {1: told})
+    reader, before = without_zookeeper(cluster, brokers)
+    assert (before.addresses, set(before.missing)) == ({}, set(TPS))
+    assert reader.read([TPS[0]]).addresses[TPS[0]].broker_id == 1
+    assert brokers.asked == [1]
+    unknown = TopicPartition("u", 0)
+    assert unknown in reader.read([unknown]).missing
+    assert brokers.asked == [1]
