@@ -268,7 +268,7 @@ class SimpleConsumer:
     def _fetch(
         self, offsets: Mapping[TopicPartition, int], max_messages: int, timeout: float
     ) -> dict[TopicPartition, Sequence[Message] | LegacyConsumerError]:
-        errors = self._begin(offsets)
+        errors = self._begin(offsets, timeout)
         deadline = time.monotonic() + timeout
         messages: Mapping[TopicPartition, Sequence[Message]] = {}
         while not messages and len(errors) < len(offsets):
@@ -346,7 +346,9 @@ class SimpleConsumer:
                 self._store.start()
                 self._started = True
 
-    def _begin(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, LegacyConsumerError]:
+    def _begin(
+        self, offsets: Mapping[TopicPartition, int], timeout: float
+    ) -> dict[TopicPartition, LegacyConsumerError]:
         """Assign these partitions and no others. Returns: the errors of partitions that cannot be assigned."""
         going_on = {tp for tp, offset in offsets.items() if self._positions.get(tp) == offset}
         self._release(self._positions.keys() - going_on)
@@ -361,7 +363,8 @@ class SimpleConsumer:
         if starting:
             self._positions.update(starting)
             self._fetcher.assign(starting)
-            self._next_look = time.monotonic() + _LOOK_S
+            # also within a shorter timeout: the next fetch may begin anew as well
+            self._next_look = time.monotonic() + min(_LOOK_S, timeout)
         return errors
 
     def _outside(self, tp: TopicPartition, offset: int) -> LegacyConsumerError:

@@ -106,10 +106,10 @@ def test_a_fetch_that_goes_on_does_not_begin_anew(world):
 def test_any_other_offset_or_partition_begins_anew_and_leaves_the_last_one(world):
     assert world.fetch(TP, 2, 3) == [2, 3, 4]
     assert world.fetch(TP, 2, 3) == [2, 3, 4]
-    assert world.fetch(OTHER, 5) == []
+    assert world.fetch(OTHER, 4) == [4]
     assert world.fetch(OTHER, 3) == [3, 4]
     assert world.fetch(TP, 5, 1) == [5]
-    assert world.assigned == [{TP: 2}, {TP: 2}, {OTHER: 5}, {OTHER: 3}, {TP: 5}]
+    assert world.assigned == [{TP: 2}, {TP: 2}, {OTHER: 4}, {OTHER: 3}, {TP: 5}]
 
 
 def test_a_negative_offset_is_outside_the_log(world):
@@ -165,6 +165,17 @@ def test_silence_of_a_partition_without_a_leader_is_an_error_that_passes(world):
         world.fetch(OTHER, 5, timeout=1.1)
     assert caught.value.retriable
     assert world.fetch(TP, 10, timeout=1.1) == []
+
+
+@pytest.mark.parametrize("timeout", [0.0, 0.02])
+def test_silence_of_partitions_without_a_leader_is_told_also_if_each_fetch_of_them_begins_anew_and_is_short(
+    world, timeout
+):
+    state = "/brokers/topics/t/partitions/0/state"
+    world.admin.set_data(state, world.admin.get_data(state).data.replace(b'"leader":0', b'"leader":-1'))
+    for tp, end in ((TP, 10), (OTHER, 5), (TP, 10)):
+        with pytest.raises(BrokersUnavailableError, match=f"{tp} has no leader"):
+            world.fetch(tp, end, timeout=timeout)
 
 
 @pytest.mark.parametrize(("broker_version", "offset"), [(1, 0), (2, 0), (3, 10), (4, 10), (5, 10)])
