@@ -23,8 +23,8 @@ class ClusterMetadata:
     """The metadata. brokers: {id: (host, port)} of living brokers. partitions: of requested topics that exist.
 
     refused: {topic: why the broker has no answer for it, see refusal}, without topics that do not exist.
-    registration_version: how brokers of this kind register in ZooKeeper; below 3 they cannot report their protocol
-    versions.
+    registration_version: how the broker that answers would register in ZooKeeper; below 3 it cannot report its protocol
+    versions. The others are taken to be of its kind.
     """
 
     brokers: Mapping[int, tuple[str, int]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Collection
 from dataclasses import replace
 
@@ -54,11 +55,14 @@ class MetadataAsker:
                 # it may have been closed for being idle
                 logger.debug("asked anew: %s", error)
         self.close()
+        begun = time.monotonic()
         try:
             return self._ask_over(self._open(server, _ANSWERS_API_VERSIONS), topics)
         except BrokerRefusedError:
             raise
         except BrokersUnavailableError as error:
+            if time.monotonic() - begun >= self._timeout_s / 2:
+                raise  # it is silent, as while it starts: later it would answer, and be taken for an old one
             try:
                 found = self._ask_over(self._open(server, self._oldest), topics)
             except BrokersUnavailableError as again:

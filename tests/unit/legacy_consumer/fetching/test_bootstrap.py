@@ -1,5 +1,6 @@
 """A store that answers from the metadata of brokers what fetching reads from ZooKeeper."""
 
+import socket
 import threading
 from types import SimpleNamespace
 
@@ -10,6 +11,7 @@ from legacy_consumer import (
     BrokersUnavailableError,
     ConfigError,
     ConsumerClosedError,
+    ConsumerConfig,
     SimpleConsumer,
     TopicPartition,
 )
@@ -18,6 +20,7 @@ from legacy_consumer.errors import FetchError, NoSuchTopicError
 from legacy_consumer.fetching.bootstrap import BrokerStore, parse_servers
 from legacy_consumer.fetching.brokers import read_brokers
 from legacy_consumer.fetching.cluster_metadata import ClusterMetadata, PartitionMetadata
+from legacy_consumer.fetching.columnar.metadata import MetadataAsker
 from tests.support.fake_kafka import FakeFetcher, FakeFetchers, FakeKafka
 from tests.support.waiting import eventually
 from zk_layout.codecs import decode_partition_state, decode_topic
@@ -313,6 +316,18 @@ def test_servers_are_hosts_and_ports(text, servers):
 def test_an_invalid_list_of_servers_is_refused_before_any_connection(text):
     with pytest.raises(ConfigError, match=r"bootstrap\.servers=.*must be host:port\[,host:port"):
         SimpleConsumer(bootstrap_servers=text)
+
+
+def test_a_broker_that_is_silent_as_while_it_starts_is_not_taken_for_an_old_one():
+    """One before 0.10 hangs up; the answer to a second question, in the old form, would show nothing."""
+    asker = MetadataAsker(ConsumerConfig.load(zookeeper_connect="memory", group_id="g", socket_timeout_ms=100))
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        with pytest.raises(BrokersUnavailableError, match="no answer to API_VERSIONS in time"):
+            asker.ask(server.getsockname(), [])
+        server.setblocking(False)
+        server.accept()[0].close()
+        with pytest.raises(BlockingIOError):
+            server.accept()
 
 
 def test_brokers_and_a_zookeeper_are_one_too_many():
