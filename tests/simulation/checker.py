@@ -330,7 +330,7 @@ class Checker:
                 life.acked = None
 
     def on_denied(self, now, session, path):
-        """A member could not read an owner: if it was to be released, the partition is begun anew when it is not."""
+        """A member could not read an owner or a topic: what was to be released is begun anew if it is not."""
         name = self.owner_of_session[session]
         if (actor := self.actors.get(name)) is not None and (actor.busy or actor.phase is not Phase.STABLE):
             self._note_blip(name, actor)

@@ -54,7 +54,7 @@ class RecordingTree(MemoryTree):
     def check_open(self, path, session_id):
         """Raise NotPermittedError if this session may not read it."""
         if path in self.closed and self.is_member(session_id):
-            if path.startswith(f"{OWNERS}/"):
+            if path.startswith((f"{OWNERS}/", "/brokers/topics/")):
                 self._record("denied", session_id, path)
             raise NotPermittedError(path)
 
