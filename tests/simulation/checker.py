@@ -344,6 +344,8 @@ class Checker:
 
     def on_forbidden(self, now, tp):
         self.forbidden.add(tp)
+        if tp in self.owners:
+            self._note_lost_position(tp, self.owners[tp])
 
     # Ownership.
 
@@ -394,7 +396,7 @@ class Checker:
             self._check_release(life, tp)
 
     def _note_lost_position(self, tp, life):
-        """If its member had committed its old position for a new topic, nobody can know that now, or mend it."""
+        """If its member has committed its old position for a new topic, nobody can know that, or mend it."""
         offset, by = self.offsets.get(tp, (0, ""))
         if life.is_of_deleted and by == life.actor:
             self._ack(tp, range(offset))
@@ -772,6 +774,8 @@ class Checker:
         self.offsets[tp] = (offset, name)
         self.unreadable.discard(tp)
         self.deleted.discard(tp)
+        if is_owners and tp in self.forbidden:
+            self._note_lost_position(tp, life)
         self._note_standing(tp)
 
     def _note_standing(self, tp):
