@@ -72,6 +72,8 @@ class Client:
         self.bootstrap_servers = str(settings.get("bootstrap.servers", ""))
         self.brokers_down = False
         """No broker can be reached; until a message comes."""
+        self.may_stand_still = False
+        """After that, a consumer may never fetch again; until a message comes that was not queued at that time."""
         self.has_forgotten = False
         """It was told that a topic has no partitions: then it may never fetch them again (librdkafka issue 4916)."""
         self.refusal: str | None = None
@@ -102,7 +104,7 @@ class Client:
         if error.code() == _Code._ALL_BROKERS_DOWN:
             if not self.brokers_down:
                 logger.warning("no broker can be reached: %s", error.str())
-            self.brokers_down = True
+            self.brokers_down = self.may_stand_still = True
         elif error.code() in _REFUSED:
             self._refusals += 1
             reason = _STATE.sub("", error.str())

@@ -34,6 +34,8 @@ class ConsumerHandle(Client):
         self._by_number: dict[int, list[TopicPartition]] = {}
         self._positions: dict[TopicPartition, int] = {}
         """The positions that this handle returned last; before that, those at which it was assigned."""
+        self._is_drained = False
+        """Whether the queue was empty since no broker could be reached: what comes now was fetched after that."""
         callbacks = {"error_cb": self.on_error}
         self._consumer = open_handle(confluent_kafka.Consumer, settings, callbacks, self.note_forgotten)
 
@@ -80,13 +82,18 @@ class ConsumerHandle(Client):
 
         librdkafka itself would wait until max_messages have come, so it is asked to wait for one only.
         """
+        was_suspected = self.may_stand_still
+        self._is_drained &= was_suspected
         messages = self._consumer.consume(max_messages, 0)
+        self._is_drained |= not messages
         if not messages and timeout_s > 0:
             messages = self._consumer.consume(1, timeout_s)
             if messages and max_messages > 1:
                 messages += self._consumer.consume(max_messages - 1, 0)
         if messages:
             self.brokers_down = False
+            if was_suspected and self._is_drained and any(message.error() is None for message in messages):
+                self.may_stand_still = False
         return messages
 
     def next_offsets(self, messages: Sequence[RdMessage]) -> dict[TopicPartition, int]:

@@ -152,7 +152,7 @@ class LibrdkafkaFetcher:
         handle = self._handle or self._connect(deadline)
         if handle is None:
             return None
-        if handle.brokers_down or handle.has_forgotten:
+        if handle.may_stand_still or handle.has_forgotten:
             handle = self._begin_again(handle)
         return self._poll(handle, max_messages, deadline)
 
@@ -183,8 +183,8 @@ class LibrdkafkaFetcher:
         """With no broker in reach, look for newly registered brokers, as after a move, and continue with these.
 
         librdkafka itself only knows brokers from earlier metadata. Also continue with a new handle if the old one has
-        learned that a topic has no partitions, or if no message has come by the second look: when all brokers were
-        down, it may never fetch again.
+        learned that a topic has no partitions, or if it is not known to fetch by the second look: when all brokers were
+        down, it may never do so again. Messages that it had queued before say nothing about that.
         """
         now = time.monotonic()
         if now < self._next_look:
@@ -202,7 +202,7 @@ class LibrdkafkaFetcher:
                 self._suspected = handle
                 fresh.close()
                 return handle
-            logger.info("no message has come since no broker could be reached: librdkafka is begun again")
+            logger.info("no new message has come since no broker could be reached: librdkafka is begun again")
         else:
             logger.warning("no broker answers at %s, trying %s", handle.bootstrap_servers, fresh.bootstrap_servers)
         fresh.assign(handle.resume_positions())

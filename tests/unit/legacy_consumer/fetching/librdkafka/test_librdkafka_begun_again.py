@@ -7,8 +7,10 @@ from contextlib import suppress
 from unittest.mock import Mock
 
 import pytest
+from confluent_kafka import KafkaError
 
 from legacy_consumer.fetching.librdkafka import LibrdkafkaFetcher, fetcher
+from legacy_consumer.fetching.librdkafka.client_consumer import ConsumerHandle
 from tests.support.at_line import AfterCall, AtLine, interrupt
 from zk_layout.model import TopicPartition
 
@@ -23,7 +25,7 @@ class Handle:
 
     def __init__(self, made):
         made.append(self)
-        self.brokers_down = len(made) == 1
+        self.may_stand_still = len(made) == 1
         self.positions = {}
         self.is_closed = False
 
@@ -65,6 +67,32 @@ def test_librdkafka_is_begun_again_once_if_nothing_comes_after_no_broker_could_b
     fetcher.close()
 
 
+class Queue:
+    """What confluent_kafka's consumer gives, by call: messages that were queued, or that came while one waited."""
+
+    def __init__(self, *given):
+        self._given = list(given)
+
+    def consume(self, most, timeout):
+        return self._given.pop(0) if self._given else []
+
+
+def test_messages_that_were_queued_before_the_brokers_were_gone_do_not_tell_that_librdkafka_fetches_again():
+    """A stream that stood still for ever after its broker was killed and came back had such messages."""
+    handle = ConsumerHandle({"bootstrap.servers": "", "group.id": "g"})
+    message = Mock(error=lambda: None)
+    handle.on_error(KafkaError(KafkaError._ALL_BROKERS_DOWN))
+    handle._consumer, real = Queue([message], [], [Mock(error=lambda: "gone")], [], [], [message]), handle._consumer
+    told = []
+    for _ in range(3):
+        handle.consume(1, 0.1)
+        told.append(handle.may_stand_still)
+    handle.consume(1, 0.1)
+    assert (told, handle.may_stand_still) == ([True, True, True], False)
+    handle._consumer = real
+    handle.close()
+
+
 STRIKES = [AtLine, AfterCall]
 
 
@@ -73,7 +101,7 @@ class Sound(Handle):
 
     def __init__(self, alive):
         super().__init__([])
-        self.brokers_down = False
+        self.may_stand_still = False
         alive.add(self)
 
 
