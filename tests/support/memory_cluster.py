@@ -208,3 +208,14 @@ def _logging_as_before():
     root.setLevel(before[0])
     kazoo.setLevel(before[1])
     root.handlers[:] = before[2]
+
+
+def cluster_of_unused_groups(monkeypatch, groups):
+    """A cluster in which each of these groups committed 5 of 50 messages in t/0, five seconds ago."""
+    made = MemoryCluster(monkeypatch)
+    made.topic("t", (0, 50))
+    made.ago_ms = 5000
+    for group in groups:
+        made.commit(group, "t", 5)
+    made.ago_ms = 0
+    return made

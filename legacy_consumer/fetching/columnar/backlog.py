@@ -82,7 +82,8 @@ class Backlog:
     def take(self, most: int, enough: int | None = None, enough_bytes: int = sys.maxsize) -> list[Columns]:
         """Take up to this many records, and no more record sets than `enough` of them, or of their bytes, need.
 
-        Raises: errors of decoding, and those that wait, with nothing taken; see drop_first.
+        Raises: the error that stands first in the queue, or that decoding the first record set gives. Nothing is taken
+        then, and drop_first removes the first one.
         """
         runs: list[Columns] = []
         positions: dict[TopicPartition, int] = {}

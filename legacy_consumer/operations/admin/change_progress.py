@@ -1,4 +1,4 @@
-"""What ZooKeeper's answers tell of a change while it is made: whether anything can be changed by now."""
+"""Records whether ZooKeeper has carried out a part of a change so far."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from zk_layout.store import Op, ZkStore
 
 @dataclass(slots=True)
 class ChangeProgress:
-    """Of one group. is_changed: a multi was carried out. is_unanswered: of the last one it is not known.
+    """The progress of one group's change. It stays true however the change ends, also by Ctrl-C.
 
-    Whatever ends the change, Ctrl-C too, these tell how far it came; the class of the error does not.
+    is_changed: ZooKeeper has carried out a multi. is_unanswered: ZooKeeper has not answered the last multi.
     """
 
     is_changed: bool = False
@@ -21,11 +21,11 @@ class ChangeProgress:
 
     @property
     def may_be_changed(self) -> bool:
-        """False only if nothing was sent, or ZooKeeper refused all of it."""
+        """Whether ZooKeeper has carried out a multi, or may have; false if it refused every multi."""
         return self.is_changed or self.is_unanswered
 
     def multi(self, store: ZkStore, ops: Sequence[Op], *, session_id: int | None = None) -> None:
-        """As the store's."""
+        """Send a multi and note the answer. Raises: as the store's multi."""
         self.is_unanswered = True
         try:
             store.multi(ops, session_id=session_id)
@@ -39,5 +39,5 @@ class ChangeProgress:
         self.found_done()
 
     def found_done(self) -> None:
-        """The last multi was carried out."""
+        """Note that ZooKeeper carried out the last multi."""
         self.is_changed, self.is_unanswered = True, False

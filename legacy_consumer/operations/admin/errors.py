@@ -177,7 +177,11 @@ class TopicMadeAnewError(ChangeError):
 
 
 class OffsetsHalfWrittenError(ChangeError):
-    """done: the partitions that were written. unknown: of so many behind them it is not known. All others were not."""
+    """ZooKeeper wrote a part of the plan.
+
+    done: the partitions that ZooKeeper wrote. unknown: the number of partitions in a request that ZooKeeper did not
+    answer; they follow the written ones in the plan. ZooKeeper did not write the others.
+    """
 
     def __init__(self, group: str, done: tuple[TopicPartition, ...], unknown: int, total: int, reason: str) -> None:
         super().__init__(group, done, unknown, total, reason)
@@ -188,11 +192,11 @@ class OffsetsHalfWrittenError(ChangeError):
         self.reason = reason
 
     def _text(self) -> str:
-        unknown = f"of the next {self.unknown} it is not known, " if self.unknown else ""
+        unknown = f"ZooKeeper did not say whether it wrote the next {self.unknown}, " if self.unknown else ""
         return (
             f"group {self.group!r}: {len(self.done)} of {self.total} offsets are written, those up to {self.done[-1]} "
-            f"in the order of the plan, {unknown}and the others are not: {self.reason}; run the same command again to "
-            f"write the rest, or import the backup to take back what was written; {_BACK_FIRST}"
+            f"in the order of the plan, {unknown}and the others are not written: {self.reason}; run the same command "
+            f"again to write the rest, or import the backup to take back what was written; {_BACK_FIRST}"
         )
 
 

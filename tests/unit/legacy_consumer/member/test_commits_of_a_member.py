@@ -624,46 +624,55 @@ def test_an_offset_by_name_whose_topic_is_deleted_before_it_is_written_does_not_
     assert next(stream).offset() == 0
 
 
-def test_an_offset_of_a_partition_that_nobody_owns_is_not_moved_back_over_one_that_is_written_meanwhile(
-    cluster, monkeypatch
-):
+@pytest.fixture
+def nobodys(cluster):
+    """A partition that nobody owns, and a member that has committed 5 there."""
     cluster.admin.create("/brokers/topics/u", encode_topic(TopicAssignment({0: (0,)})))
-    elsewhere = TopicPartition("u", 0)
     connector = cluster.connector()
     stream_of(connector)
-    connector.commit_offsets({elsewhere: 5})
+    connector.commit_offsets({TopicPartition("u", 0): 5})
+    return TopicPartition("u", 0), connector
+
+
+def replace_next_read(monkeypatch, replacement):
+    """The next read of offsets is replacement(the read, the store, the partitions)."""
     read = ZooKeeperOffsetStore.read
 
-    def read_before_its_owner_commits_and_leaves(store, partitions):
+    def replaced(store, partitions):
         monkeypatch.setattr(ZooKeeperOffsetStore, "read", read)
+        return replacement(read, store, partitions)
+
+    monkeypatch.setattr(ZooKeeperOffsetStore, "read", replaced)
+
+
+def test_an_offset_of_a_partition_that_nobody_owns_is_not_moved_back_over_one_that_is_written_meanwhile(
+    cluster, nobodys, monkeypatch
+):
+    tp, connector = nobodys
+
+    def read_before_its_owner_commits_and_leaves(read, store, partitions):
         found = read(store, partitions)
         cluster.admin.set_data("/consumers/g/offsets/u/0", b"20")
         return found
 
-    monkeypatch.setattr(ZooKeeperOffsetStore, "read", read_before_its_owner_commits_and_leaves)
+    replace_next_read(monkeypatch, read_before_its_owner_commits_and_leaves)
     with pytest.raises(OffsetsNotCommittedError, match="u/0: the group has committed 20 already"):
-        connector.commit_offsets({elsewhere: 10})
-    assert cluster.committed(elsewhere) == 20
+        connector.commit_offsets({tp: 10})
+    assert cluster.committed(tp) == 20
 
 
 def test_an_offset_of_a_partition_that_nobody_owns_is_not_moved_back_when_an_acl_hid_what_stands_there(
-    cluster, monkeypatch
+    cluster, nobodys, monkeypatch
 ):
-    cluster.admin.create("/brokers/topics/u", encode_topic(TopicAssignment({0: (0,)})))
-    elsewhere = TopicPartition("u", 0)
-    connector = cluster.connector()
-    stream_of(connector)
-    connector.commit_offsets({elsewhere: 5})
-    read = ZooKeeperOffsetStore.read
+    tp, connector = nobodys
 
-    def read_while_an_acl_closes_it(_store, partitions):
-        monkeypatch.setattr(ZooKeeperOffsetStore, "read", read)
-        return {tp: Committed(None, None, problem="an ACL forbids it") for tp in partitions}
+    def read_while_an_acl_closes_it(_read, _store, partitions):
+        return {one: Committed(None, None, problem="an ACL forbids it") for one in partitions}
 
-    monkeypatch.setattr(ZooKeeperOffsetStore, "read", read_while_an_acl_closes_it)
+    replace_next_read(monkeypatch, read_while_an_acl_closes_it)
     with pytest.raises(OffsetsNotCommittedError, match="u/0: an ACL forbids it"):
-        connector.commit_offsets({elsewhere: 3})
-    assert cluster.committed(elsewhere) == 5
+        connector.commit_offsets({tp: 3})
+    assert cluster.committed(tp) == 5
 
 
 # While a member leaves

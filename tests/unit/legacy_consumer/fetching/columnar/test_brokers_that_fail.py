@@ -148,6 +148,17 @@ def test_a_broker_that_sends_slowly_is_not_taken_for_silent(brokers):
         assert reads == [world.zookeeper_reads], "nobody looked whether another broker leads"
 
 
+def seek_or_unassign(world, chosen, expected):
+    """expected: {assigned partition: its next offset}."""
+    tp = chosen.choice(world.partitions)
+    expected.pop(tp, None)
+    if chosen.random() < 0.7:
+        expected[tp] = chosen.randrange(len(world.logs[tp]))
+        world.fetcher.assign({tp: expected[tp]})
+    else:
+        world.fetcher.unassign([tp])
+
+
 @pytest.mark.parametrize("seed", range(30))
 def test_behind_a_change_of_position_comes_what_lies_there_and_nothing_from_before(seed):
     chosen = random.Random(seed)
@@ -158,13 +169,7 @@ def test_behind_a_change_of_position_comes_what_lies_there_and_nothing_from_befo
         came = 0
         for _ in range(300):
             if chosen.random() < 0.15:
-                tp = chosen.choice(world.partitions)
-                expected.pop(tp, None)
-                if chosen.random() < 0.7:
-                    expected[tp] = chosen.randrange(len(world.logs[tp]))
-                    world.fetcher.assign({tp: expected[tp]})
-                else:
-                    world.fetcher.unassign([tp])
+                seek_or_unassign(world, chosen, expected)
             world.now += 0.01
             try:
                 batch = world.fetcher.poll(chosen.choice([1, 5, 50]), chosen.choice([0.0, 0.002, 0.1]))
@@ -191,13 +196,7 @@ def test_an_error_about_an_offset_comes_behind_all_messages_before_it(seed):
         told = []
         for _ in range(400):
             if chosen.random() < 0.05:
-                tp = chosen.choice(world.partitions)
-                expected.pop(tp, None)
-                if chosen.random() < 0.7:
-                    expected[tp] = chosen.randrange(len(world.logs[tp]))
-                    world.fetcher.assign({tp: expected[tp]})
-                else:
-                    world.fetcher.unassign([tp])
+                seek_or_unassign(world, chosen, expected)
             world.now += 0.01
             try:
                 batch = world.fetcher.poll(chosen.choice([1, 1, 5]), 0.1)

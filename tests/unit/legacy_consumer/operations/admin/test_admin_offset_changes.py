@@ -382,7 +382,7 @@ def test_a_plan_of_several_requests_says_what_is_written_though_zookeeper_stays_
 
     server.fault = stay_away
     progress = ChangeProgress()
-    with pytest.raises(OffsetsHalfWrittenError, match=r"of the next [1-9] it is not known") as caught:
+    with pytest.raises(OffsetsHalfWrittenError, match=r"did not say whether it wrote the next [1-9],") as caught:
         write_plan(store, plan_of(store, {TopicPartition("t", number): 2 for number in numbers}), progress=progress)
     server.fault = None
     assert progress.is_unanswered

@@ -11,7 +11,7 @@ import pytest
 
 from legacy_consumer.operations.cli.helpers import removals
 from tests.simulation.operators.world import OperatorsWorld
-from tests.support.memory_cluster import MemoryCluster
+from tests.support.memory_cluster import cluster_of_unused_groups
 
 GROUPS = ("a", "b", "c", "d")
 CHANGES = {
@@ -29,17 +29,7 @@ CHANGES = {
 
 @pytest.fixture
 def cluster(monkeypatch):
-    return filled(monkeypatch)
-
-
-def filled(monkeypatch):
-    made = MemoryCluster(monkeypatch)
-    made.topic("t", (0, 50))
-    made.ago_ms = 5000
-    for group in GROUPS:
-        made.commit(group, "t", 5)
-    made.ago_ms = 0
-    return made
+    return cluster_of_unused_groups(monkeypatch, GROUPS)
 
 
 @pytest.fixture
@@ -72,9 +62,9 @@ def test_a_change_is_made_whole_without_a_reader(cluster, tmp_path, monkeypatch,
     err = unread if "err" in unread_streams else sys.stderr
     assert cluster.run_into(out, err, *words) == 0
     assert len(list(tmp_path.iterdir())) == 2
-    with_readers = filled(monkeypatch)
+    with_readers = cluster_of_unused_groups(monkeypatch, GROUPS)
     assert with_readers.run(*words, "--no-backup").code == 0
-    assert cluster.tree() == with_readers.tree() != filled(monkeypatch).tree()
+    assert cluster.tree() == with_readers.tree() != cluster_of_unused_groups(monkeypatch, GROUPS).tree()
 
 
 def test_a_reader_that_goes_away_stops_no_prune_between_two_groups(cluster, monkeypatch, unread):

@@ -21,7 +21,7 @@ from legacy_consumer.operations.admin.deletion import delete_tree
 from legacy_consumer.operations.admin.group_trees import read_trees
 from legacy_consumer.operations.cli import changes
 from legacy_consumer.operations.cli.helpers import options, removals
-from tests.support.memory_cluster import MemoryCluster
+from tests.support.memory_cluster import cluster_of_unused_groups
 from zk_layout.errors import ConnectionLostError, MultiFailedError, NotPermittedError
 from zk_layout.memory_store import MemoryStore
 from zk_layout.store import DeleteOp
@@ -37,13 +37,7 @@ COMMANDS = {
 
 @pytest.fixture
 def cluster(monkeypatch):
-    made = MemoryCluster(monkeypatch)
-    made.topic("t", (0, 50))
-    made.ago_ms = 5000
-    for group in GROUPS:
-        made.commit(group, "t", 5)
-    made.ago_ms = 0
-    return made
+    return cluster_of_unused_groups(monkeypatch, GROUPS)
 
 
 def standing(cluster):
