@@ -911,14 +911,17 @@ class Checker:
         self._check_careful(session, f"the offset of {tp}")
         if self.is_in_kafka:
             return
+        for (_, owned), life in self.lives.items():
+            if owned == tp and (life.ended is None or self._is_robbed(life)):
+                # a znode that is created anew has the versions of the one before: no commit can tell them apart
+                life.has_lost_versions, life.has_written_since = True, False
         if self.begins_at_end:
             self._note_no_offset(tp)
             return
         self.on_offset(now, session, tp, 0)
         life = self.owners.get(tp)
         if life is not None:
-            # a znode that is created anew has the versions of the one before: no commit can tell them apart
-            life.unadopted, life.has_lost_versions, life.has_written_since = None, True, False
+            life.unadopted = None
 
     def _note_no_offset(self, tp):
         """Note that the next owner begins at the end, and with commit.conflict=adopt this one goes there."""
@@ -931,7 +934,6 @@ class Checker:
         life = self.owners.get(tp)
         if life is not None:
             life.unadopted, life.reset = None, None
-            life.has_lost_versions, life.has_written_since = True, False
 
     def _standing(self, tp):
         """Return the committed offset; without one, None where members then begin at the end, and 0 elsewhere."""
@@ -971,6 +973,8 @@ class Checker:
         is_wanted = may_go_back or offset in self.named.get((name, tp), ())
         if own is not None:
             is_wanted |= (own.sought is not None and offset >= own.sought) or before in own.doubtful
+            # it knows neither that another member owns the partition nor that the offset is another znode by now
+            is_wanted |= own.has_lost_versions and self._is_robbed(own)
         if offset < before and by in self.actors and not is_wanted:
             raise Violation("backwards", f"{name} commits {offset} of {tp}, {by} had committed {before}")
         if offset > self.acked_up_to.get(tp, 0):
