@@ -17,7 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from rebalance.machine import Phase
-from zk_layout.errors import NotPermittedError
+from zk_layout.errors import NotPermittedError, ZooKeeperError
 from zk_layout.store import SessionKind
 
 AUDIT_SLACK_S = 20.0
@@ -319,6 +319,7 @@ class Checker:
         actor = self.actors[name]
         if isinstance(error, NotPermittedError):
             actor.forbidden_at = now
+        if isinstance(error, ZooKeeperError) and not error.retriable:
             for (who, tp), life in self.lives.items():
                 if who == name:
                     self._note_lost_position(tp, life)
