@@ -111,7 +111,7 @@ class MetricsServer:
         return len(self._server.connections) if self._server is not None else 0
 
     def close(self) -> None:
-        """Stop listening; twice is harmless."""
+        """Stop listening, and end each open connection after the answer that is under way; twice is harmless."""
         server, thread = self._server, self._thread
         if server is None:
             return
@@ -166,6 +166,13 @@ class _Server(ThreadingHTTPServer):
             self.connections.pop(request, None)
         super().shutdown_request(request)
 
+    def server_close(self) -> None:
+        super().server_close()
+        # a scraper keeps its connection, and would never see the server that takes this one's place
+        with self._lock:
+            for connection in self.connections:
+                _hang_up(connection, socket.SHUT_RD)
+
     def service_actions(self) -> None:
         # called between two looks for a new connection
         now = time.monotonic()
@@ -183,10 +190,10 @@ class _Server(ThreadingHTTPServer):
         return oldest
 
 
-def _hang_up(connection: socket.socket) -> None:
+def _hang_up(connection: socket.socket, how: int = socket.SHUT_RDWR) -> None:
     """Wake the thread that reads from it, which then closes it."""
     with contextlib.suppress(OSError):
-        connection.shutdown(socket.SHUT_RDWR)
+        connection.shutdown(how)
 
 
 def _make_server(host: str, port: int, handler: type[BaseHTTPRequestHandler]) -> _Server:
@@ -220,7 +227,7 @@ def _handler(pages: Pages) -> type[BaseHTTPRequestHandler]:
                         self._judged(pages.ready())
                     case _:
                         self._say(HTTPStatus.NOT_FOUND, "there are /metrics, /healthz and /readyz")
-            except (BrokenPipeError, ConnectionResetError):
+            except (ConnectionError, TimeoutError):  # the client is gone, or reads nothing
                 self.close_connection = True
             except Exception as error:
                 logger.exception("%s cannot be answered", path)

@@ -4,6 +4,7 @@ import contextlib
 import http.client
 import re
 import socket
+import threading
 import urllib.request
 from types import SimpleNamespace
 
@@ -144,3 +145,37 @@ def test_a_close_that_was_interrupted_is_finished_by_the_next_one(server):
     server.close()
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", server.port), timeout=60)
+
+
+def test_a_server_that_is_closed_answers_no_more_on_connections_that_are_open(server):
+    with contextlib.closing(http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)) as scraper:
+        scraper.request("GET", "/metrics")
+        assert scraper.getresponse().read() == b"x 1\n"
+        server.close()
+        # the scraper opens a new connection then, and finds the server that has taken the port
+        successor = Pages(lambda _: Page((b"x 2\n",)), lambda: WELL, lambda: WELL)
+        with MetricsServer(successor, port=server.port):
+            assert scraper.sock.recv(1) == b""
+            assert eventually(lambda: server.connections == 0)
+            scraper.close()
+            scraper.request("GET", "/metrics")
+            assert scraper.getresponse().read() == b"x 2\n"
+
+
+def test_an_answer_that_is_under_way_is_finished_when_the_server_is_closed():
+    is_asked, may_answer = threading.Event(), threading.Event()
+
+    def slow(_):
+        is_asked.set()
+        may_answer.wait(60)
+        return Page((b"x 1\n",))
+
+    with MetricsServer(Pages(slow, lambda: WELL, lambda: WELL), port=0) as server:
+        scraper = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+        with contextlib.closing(scraper):
+            scraper.request("GET", "/metrics")
+            assert is_asked.wait(60)
+            server.close()
+            may_answer.set()
+            assert scraper.getresponse().read() == b"x 1\n"
+            assert scraper.sock.recv(1) == b""
