@@ -333,7 +333,7 @@ def test_offsets_of_a_group_with_members_are_not_deleted(kafka, store, topic, gr
         )
         refused = consume(kafka, "--topic", topic, "--group", group, "--delete-consumer-offsets")
         assert refused.returncode == 1
-        assert refused.stderr.startswith(f"Error: group '{group}' has 1 member: stop it first".encode())
+        assert f"\nError: group '{group}' has 1 member: stop it first".encode() in refused.stderr
         assert store.get_children(f"/consumers/{group}/owners/{topic}")
 
 

@@ -168,6 +168,10 @@ def consume(
                 name_member(config.group_id, connector.consumer_id)
                 if metrics_port is not None:
                     click.echo(f"serving {serve(connector, metrics_port, host=metrics_host).url}", err=True)
+                if delete_consumer_offsets:
+                    # last: with a port that is taken, or a wrong setting, the command does not begin
+                    with open_store(config) as store:
+                        delete_group(store, config.group_id)
                 joined = wanted.subscribe(connector)
                 ending.wait_for_end(config.drain_timeout_ms / 1000)
                 if timeout_ms is None and config.consumer_timeout_ms >= 0:
@@ -245,13 +249,13 @@ def _check(
             f"{config.group_id} are in Kafka: choose another --group"
         )
     if delete_offsets:
-        delete_group(store, config.group_id)
-    elif from_beginning and _children(store, OffsetsPath(config.group_id).path):
+        return
+    if from_beginning and _children(store, OffsetsPath(config.group_id).path):
         raise click.ClickException(
             f"group {config.group_id} has committed offsets and would go on from there: "
             "add --delete-consumer-offsets to delete them, choose another --group, or drop --from-beginning"
         )
-    elif from_beginning and is_in_kafka and _offsets_in_kafka(store, config, topics):
+    if from_beginning and is_in_kafka and _offsets_in_kafka(store, config, topics):
         raise click.ClickException(
             f"group {config.group_id} has committed offsets in Kafka and would go on from there: "
             "choose another --group, or drop --from-beginning"

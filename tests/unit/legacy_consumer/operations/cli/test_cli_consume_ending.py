@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +16,7 @@ from legacy_consumer.operations.cli.console_consumer import Printer, print_strea
 from legacy_consumer.operations.cli.helpers.ending import Ending
 from legacy_consumer.operations.cli.helpers.message_lines import lines_in
 from tests.support.fake_kafka import FakeMessage
+from tests.support.memory_cluster import MemoryCluster
 from zk_layout.model import TopicPartition
 
 MESSAGES = [FakeMessage(TopicPartition("t", 0), n) for n in range(3)]
@@ -221,3 +223,15 @@ def test_ctrl_c_while_the_modules_are_loaded_shows_no_traceback():
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (130, "")
+
+
+def test_a_command_that_cannot_begin_deletes_no_offsets(monkeypatch):
+    cluster = MemoryCluster(monkeypatch)
+    cluster.topic("t", (0, 50))
+    cluster.commit("g", "t", 42)
+    before = cluster.tree()
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = str(other.getsockname()[1])
+        run = cluster.run("consume", "--topic=t", "--group=g", "--delete-consumer-offsets", "--metrics-port", port)
+    assert (run.code, "something listens there" in run.err) == (1, True)
+    assert cluster.tree() == before
