@@ -25,7 +25,7 @@ from legacy_consumer.operations.metrics.exporter.rendering import render_groups,
 from legacy_consumer.operations.metrics.health import Judgement
 from legacy_consumer.operations.metrics.http_server import Page, Pages
 from rebalance.clock import Clock, SystemClock
-from zk_layout.errors import LegacyConsumerError
+from zk_layout.errors import LegacyConsumerError, NotPermittedError, ZooKeeperError
 from zk_layout.model import TopicPartition
 from zk_layout.running_threads import is_running
 from zk_layout.store import ZkStore
@@ -145,23 +145,29 @@ class Exporter:
 
     def refresh(self) -> None:
         """Read, judge and render once. Raises: LegacyConsumerError if ZooKeeper cannot be read; what was stays."""
-        self._state.busy_since = self._clock.monotonic()
+        state = self._state
+        state.busy_since = began = self._clock.monotonic()
+        outcome = "failed"
         try:
             cluster = self._read_zookeeper()
-        except LegacyConsumerError as error:
-            self._state.up[_ZOOKEEPER] = False
-            self._state.refreshes["failed"] += 1
-            self._state.problem = str(error)
-            raise
-        finally:
-            self._state.busy_since = None
-        self._state.busy_since = self._clock.monotonic()
-        try:
+            state.busy_since = asked_at = self._clock.monotonic()
             logs = self._read_logs(cluster)
             self._show(cluster, logs)
+            # only now: the age is that of the data that is served, and it grows if no page can be made of newer data
+            state.read_at = {**state.read_at, _ZOOKEEPER: began, **({_BROKERS: asked_at} if state.up[_BROKERS] else {})}
+            if state.up[_BROKERS] is not False:
+                state.problem = self._complained = ""
+                outcome = "done"
+        except LegacyConsumerError as error:
+            state.up[_ZOOKEEPER] = False
+            state.problem = str(error)
+            raise
+        except Exception as error:
+            state.problem = f"the last refresh failed: {type(error).__name__}: {error}"
+            raise
         finally:
-            self._state.busy_since = None
-        self._state.refreshes["failed" if self._state.up[_BROKERS] is False else "done"] += 1
+            state.busy_since = None
+            state.refreshes[outcome] += 1
 
     def _complain(self, text: str) -> None:
         """A warning, once until a refresh has gone well: refreshes go on, and so does what is wrong."""
@@ -186,9 +192,8 @@ class Exporter:
                 served = "the last data is served" if self._state.read_at else "there is no data to serve yet"
                 self._complain(f"ZooKeeper cannot be read, {served}: {error}")
             except Exception:
-                # a defect must not leave a page that is served for ever and never changes
+                # the next one may go well; until then the age of the data grows
                 logger.exception("a refresh failed")
-                self._state.refreshes["failed"] += 1
             took_s = self._clock.monotonic() - began
             # however long it took, ZooKeeper is left alone for a while
             pause_s = max(self._settings.interval_s - took_s, self._settings.interval_s / 10)
@@ -199,8 +204,6 @@ class Exporter:
         self._store.start()
         self._pace.begin(self._reads.znodes)
         cluster = self._reader.read(self._store, self._pause)
-        # what was read first is so old
-        self._state.read_at[_ZOOKEEPER] = began
         self._state.up[_ZOOKEEPER] = True
         self._state.seconds["zookeeper"] = self._clock.monotonic() - began
         return cluster
@@ -212,7 +215,10 @@ class Exporter:
         self._state.busy_since = self._clock.monotonic()
 
     def _read_logs(self, cluster: ReadCluster) -> Logs:
-        """Return where logs end, and where those begin of which some group has not read all."""
+        """Return where logs end, and where those begin of which some group has not read all.
+
+        Raises: ZooKeeperError if ZooKeeper, which names the brokers and the partitions, went away meanwhile.
+        """
         rows = [
             (tp, row.committed)
             for group in cluster.groups
@@ -228,13 +234,12 @@ class Exporter:
                 behind = sorted({tp for tp, committed in rows if (committed or 0) < ends.get(tp, 0)})
                 logs = Logs(dict(self._log_offsets.earliest(behind)) if behind else {}, ends)
         except LegacyConsumerError as error:
+            if isinstance(error, ZooKeeperError) and not isinstance(error, NotPermittedError):
+                raise
             self._complain(f"no broker tells where logs end, lags are unknown: {error}")
             self._state.problem = str(error)
             self._state.up[_BROKERS] = False
         else:
-            if wanted:
-                self._state.read_at[_BROKERS] = began
-            self._state.problem = self._complained = ""
             self._state.up[_BROKERS] = True if wanted else None
         self._state.unknown_ends = len(wanted) - len(logs.ends)
         self._state.seconds["brokers"] = self._clock.monotonic() - began

@@ -373,6 +373,56 @@ def test_while_the_brokers_are_away_offsets_are_read_and_lags_are_unknown(world)
     assert found["legacy_consumer_exporter_data_age_seconds", "zookeeper"] == 0
 
 
+def test_the_age_is_that_of_the_page_that_is_served_while_a_refresh_goes_on_and_when_it_fails(world):
+    def served():
+        found = world.scrape()
+        offset = found["legacy_consumer_group_partition_committed_offset", "g", "0", "t"]
+        return offset, found["legacy_consumer_exporter_data_age_seconds", "zookeeper"]
+
+    ages = []
+    latest = world.ends.latest
+
+    def slow(partitions):
+        world.clock.now += 20
+        ages.append(served())
+        return latest(partitions)
+
+    world.commit("g", 0, 5)
+    world.refresh()
+    world.ends.latest = slow
+    world.commit("g", 0, 6)
+    world.refresh()
+    assert ages == [(5, 50)]
+    assert served() == (6, 20)
+    world.exporter._judge.judge = lambda *_: 1 / 0
+    world.commit("g", 0, 7)
+    for _ in range(3):
+        with pytest.raises(ZeroDivisionError):
+            world.refresh()
+    assert served() == (6, 170)
+    found = world.scrape()
+    assert found["legacy_consumer_exporter_up", "zookeeper"] == found["legacy_consumer_exporter_up", "brokers"] == 0
+    assert found["legacy_consumer_exporter_refreshes_total", "failed"] == 3
+    assert world.exporter.alive().text == "alive; the last refresh failed: ZeroDivisionError: division by zero"
+
+
+def test_brokers_are_not_away_when_zookeeper_goes_away_in_the_middle_of_a_refresh(world):
+    world.commit("g", 0, 5)
+    world.refresh()
+
+    def lost(partitions):
+        raise ConnectionLostError("connection lost")
+
+    world.ends.latest = lost
+    world.commit("g", 0, 6)
+    with pytest.raises(ConnectionLostError):
+        world.refresh()
+    found = world.scrape()
+    assert found["legacy_consumer_exporter_up", "zookeeper"] == 0
+    assert found["legacy_consumer_exporter_up", "brokers"] == 1
+    assert found["legacy_consumer_group_partition_committed_offset", "g", "0", "t"] == 5
+
+
 def test_before_the_first_refresh_it_is_alive_and_not_ready(world):
     assert world.exporter.alive().holds
     assert not world.exporter.ready().holds
