@@ -28,6 +28,7 @@ from legacy_consumer.operations.cli.helpers.group_tables import BAD, GOOD, ODD, 
 from legacy_consumer.operations.cli.helpers.outputs import Output, print_csv, print_json
 from legacy_consumer.operations.cli.helpers.progress_bar import progress_bar
 from legacy_consumer.operations.cli.helpers.tables import Cell, Column, number, print_table, say, say_error
+from legacy_consumer.operations.cli.helpers.times import FiniteRange
 from rebalance.member_kinds import MemberKind
 from zk_layout.store import ZkStore
 
@@ -69,7 +70,7 @@ def safety_options(command: Callable[Concatenate[Safety, P], R]) -> Callable[P, 
         "--timeout",
         "timeout_s",
         metavar="SECONDS",
-        type=click.FloatRange(min=0.1),
+        type=FiniteRange(min=0.1),
         default=10.0,
         show_default=True,
         help="With --live: the longest wait for the members' answers.",

@@ -33,6 +33,7 @@ from legacy_consumer.operations.cli.helpers.options import (
     open_store,
 )
 from legacy_consumer.operations.cli.helpers.outputs import require_output
+from legacy_consumer.operations.cli.helpers.times import FiniteRange
 from legacy_consumer.sandbox.nodes.awaiting import await_cluster
 from rebalance.subscription import Blacklist, TopicFilter, Whitelist
 from zk_layout.errors import NoNodeError
@@ -104,7 +105,7 @@ Examples:
     "--wait",
     "wait_s",
     metavar="SECONDS",
-    type=click.FloatRange(min=0),
+    type=FiniteRange(min=0),
     default=0.0,
     help="Wait at most this long for ZooKeeper, a broker and the topic, for example if all start together.",
 )

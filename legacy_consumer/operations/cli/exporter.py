@@ -13,6 +13,7 @@ from legacy_consumer.metrics import MetricsServer
 from legacy_consumer.operations.admin.lag_verdict import DEFAULT, Judging
 from legacy_consumer.operations.cli.helpers.ending import Ending
 from legacy_consumer.operations.cli.helpers.options import ClusterOptions, cluster_options, load_cluster_config
+from legacy_consumer.operations.cli.helpers.times import FiniteRange
 from legacy_consumer.operations.metrics.exporter import (
     ClusterJudge,
     ClusterReader,
@@ -63,7 +64,7 @@ Example:
 @click.option(
     "--interval",
     metavar="SECONDS",
-    type=click.FloatRange(min=1),
+    type=FiniteRange(min=1),
     default=30.0,
     show_default=True,
     help="The time between two readings of the cluster. A scrape returns the last reading.",

@@ -16,13 +16,14 @@ import click
 from legacy_consumer.config import ClusterConfig
 from legacy_consumer.embedded import KAFKA_VERSIONS
 from legacy_consumer.operations.cli.helpers.options import ClusterOptions, cluster_options, load_cluster_config
+from legacy_consumer.operations.cli.helpers.times import FiniteRange
 from legacy_consumer.sandbox.nodes import KafkaNode, ZooKeeperNode, await_cluster, ensure_topic, produce_flights
 
 wait_option = click.option(
     "--wait",
     "wait_s",
     metavar="SECONDS",
-    type=click.FloatRange(min=0),
+    type=FiniteRange(min=0),
     default=60.0,
     show_default=True,
     help="The longest wait for ZooKeeper, brokers and topics that must exist first.",
@@ -145,7 +146,7 @@ Example:
 )
 @cluster_options
 @click.option("--topic", default="flights", show_default=True, help="The topic to produce into.")
-@click.option("--rate", type=click.FloatRange(min=0), default=0.0, help="Flights a second; 0 for as fast as possible.")
+@click.option("--rate", type=FiniteRange(min=0), default=0.0, help="Flights a second; 0 for as fast as possible.")
 @click.option(
     "--limit",
     type=click.IntRange(min=1),

@@ -15,6 +15,18 @@ _LONGEST = timedelta(days=36_500)
 _FORMS = "write 2026-11-21T14:30:00, with Z or +01:00 for a zone, or ms since 1970"
 
 
+class FiniteRange(click.FloatRange):
+    """Numbers from min on, and not above what a thread can wait for as seconds; nan and inf are none."""
+
+    def convert(self, value: float, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Raises: click.BadParameter."""
+        number = float(super().convert(value, param, ctx))
+        longest = _LONGEST.total_seconds()
+        if not number <= longest:
+            self.fail(f"{value} is not a number up to {longest:.0f}", param, ctx)
+        return number
+
+
 def parse_time_ms(text: str) -> int:
     """An ISO date and time, UTC unless it names another zone, or ms since 1970. Raises: click.BadParameter."""
     if text.isascii() and text.isdigit():

@@ -14,6 +14,7 @@ from rich.text import Text
 from legacy_consumer.operations.cli.helpers.ending import Ending
 from legacy_consumer.operations.cli.helpers.outputs import is_terminal, require_output
 from legacy_consumer.operations.cli.helpers.tables import say_error
+from legacy_consumer.operations.cli.helpers.times import FiniteRange
 from legacy_consumer.plain_text import printable
 from rebalance.clock import Clock, SystemClock
 from zk_layout.errors import LegacyConsumerError
@@ -104,7 +105,7 @@ def interval_option(command: Callable[..., object]) -> Callable[..., object]:
     command = click.option(
         "--interval",
         metavar="SECONDS",
-        type=click.FloatRange(min=0.1),
+        type=FiniteRange(min=0.1),
         default=2.0,
         show_default=True,
         help="With --watch: the time between two measurements.",

@@ -115,6 +115,23 @@ def test_every_command_of_a_cluster_takes_the_same_options(names):
     assert {"--zookeeper", "--config", "--property", "--verbose"} <= options
 
 
+FLOATS = [
+    (" ".join([*names, param.opts[0]]), param)
+    for names, command in ALL.items()
+    for param in command.params
+    if isinstance(param.type, click.types.FloatParamType)
+]
+
+
+@pytest.mark.parametrize("text", ["nan", "inf", "1e10"])
+@pytest.mark.parametrize("option", [param for _, param in FLOATS], ids=[name for name, _ in FLOATS])
+def test_a_number_of_seconds_that_no_thread_can_wait_for_is_misuse(option, text):
+    """With nan --watch read the cluster without a pause, --wait never ended, and with inf the exporter stood still."""
+    with pytest.raises(click.BadParameter, match=f"{text}.* is not a number up to 3153600000"):
+        option.type.convert(text, option, None)
+    assert option.type.convert("60", option, None) == 60
+
+
 def test_the_version_is_that_of_the_package(capsys):
     assert main(["--version"]) == 0
     assert capsys.readouterr().out == f"legacy-consumer {importlib.metadata.version('legacy-consumer')}\n"
