@@ -7,7 +7,6 @@ import dataclasses
 import functools
 import logging
 import random
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -19,7 +18,7 @@ from legacy_consumer.errors import BrokersUnavailableError, NoSuchTopicError
 from legacy_consumer.member.connector import ConsumerConnector
 from legacy_consumer.member.kafka_stream import KafkaStream
 from legacy_consumer.metrics import serve
-from legacy_consumer.offsets.topic_partitions import TopicsOnce
+from legacy_consumer.offsets.topic_partitions import TopicsOnce, is_topic_name
 from legacy_consumer.operations.admin.deletion import delete_group
 from legacy_consumer.operations.admin.offsets_in_kafka import read_offsets_in_kafka
 from legacy_consumer.operations.cli.console_consumer import Printer, consume_to
@@ -38,12 +37,10 @@ from legacy_consumer.sandbox.nodes.awaiting import await_cluster
 from rebalance.subscription import Blacklist, TopicFilter, Whitelist
 from zk_layout.errors import NoNodeError
 from zk_layout.model import TopicPartition
-from zk_layout.paths import BrokerIdsPath, GroupPath, OffsetsPath, TopicPath, TopicsPath
+from zk_layout.paths import BrokerIdsPath, GroupPath, OffsetsPath, TopicPath, TopicsPath, broker_ids
 from zk_layout.store import ZkStore
 
 logger = logging.getLogger(__name__)
-
-_TOPIC = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,7 +235,7 @@ def _check(
     store: ZkStore, config: ConsumerConfig, wanted: _Wanted, *, from_beginning: bool, delete_offsets: bool
 ) -> None:
     """Everything that would make joining pointless. Raises: LegacyConsumerError, ClickException."""
-    if not _children(store, BrokerIdsPath().path):
+    if not broker_ids(_children(store, BrokerIdsPath().path)):
         raise BrokersUnavailableError(
             "no broker is registered in ZooKeeper: start one, or check the chroot of zookeeper.connect"
         )
@@ -266,7 +263,7 @@ def _check(
 def _check_topics(store: ZkStore, config: ConsumerConfig, wanted: _Wanted) -> list[str]:
     """The existing topics that are wanted. Raises: NoSuchTopicError."""
     if wanted.topic is not None:
-        if not _TOPIC.fullmatch(wanted.topic) or store.exists(TopicPath(wanted.topic).path) is None:
+        if not is_topic_name(wanted.topic) or store.exists(TopicPath(wanted.topic).path) is None:
             raise NoSuchTopicError(wanted.topic)
         return [wanted.topic]
     assert wanted.topic_filter is not None

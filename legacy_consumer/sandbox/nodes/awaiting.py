@@ -8,10 +8,11 @@ from collections.abc import Callable
 from threading import Event
 
 from legacy_consumer.config import ClusterConfig
+from legacy_consumer.offsets.topic_partitions import is_topic_name
 from legacy_consumer.sandbox.nodes.errors import ClusterNotReadyError
-from zk_layout.errors import ConnectTimeoutError, MissingChrootError, NoNodeError, ZooKeeperError
+from zk_layout.errors import ConfigError, ConnectTimeoutError, MissingChrootError, NoNodeError, ZooKeeperError
 from zk_layout.kazoo_store import KazooStore
-from zk_layout.paths import BrokerIdPath, BrokerIdsPath, TopicPath
+from zk_layout.paths import BrokerIdPath, BrokerIdsPath, TopicPath, broker_ids
 from zk_layout.store import ZkStore
 
 _LOOK_S = 0.25
@@ -34,13 +35,15 @@ def await_cluster(
     without_broker: this id must not be registered, since a broker does not start while ZooKeeper still lists its killed
     predecessor; chroot is a prefix of its path, as the chroot itself may not exist yet. tell gets a sentence for each
     condition that it waits for. Raises: ClusterNotReadyError naming the condition that did not hold within timeout_s
-    seconds; errors that waiting cannot cure.
+    seconds; errors that waiting cannot cure, such as ConfigError for a name that no topic can have.
     """
+    if topic is not None and not is_topic_name(topic):
+        raise ConfigError("topic", topic, "is no name that a topic can have")
     waiting = _Waiting(time.monotonic() + timeout_s, timeout_s, tell)
     with _connected(config, waiting) as store:
         if brokers:
             waiting.until(
-                lambda: len(_children(store, BrokerIdsPath().path)) >= brokers,
+                lambda: len(broker_ids(_children(store, BrokerIdsPath().path))) >= brokers,
                 f"{brokers} registered broker{'' if brokers == 1 else 's'}",
             )
         if without_broker is not None:

@@ -6,7 +6,7 @@ from legacy_consumer.config import ClusterConfig
 from legacy_consumer.sandbox.servers.topics import TopicZnodes, check_topic_name, spread_replicas
 from zk_layout.errors import ConfigError, NodeExistsError
 from zk_layout.kazoo_store import KazooStore
-from zk_layout.paths import BrokerIdsPath
+from zk_layout.paths import BrokerIdsPath, broker_ids
 
 
 def ensure_topic(config: ClusterConfig, topic: str, partitions: int, replication_factor: int) -> bool:
@@ -20,7 +20,7 @@ def ensure_topic(config: ClusterConfig, topic: str, partitions: int, replication
     try:
         store.start()
         znodes = TopicZnodes(store, "")
-        brokers = sorted(int(broker) for broker in store.get_children(BrokerIdsPath().path))
+        brokers = broker_ids(store.get_children(BrokerIdsPath().path))
         try:
             znodes.create_topic(topic, spread_replicas(range(partitions), brokers, replication_factor), {})
         except NodeExistsError:

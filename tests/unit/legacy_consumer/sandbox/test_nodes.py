@@ -1,0 +1,45 @@
+"""What the commands of containers do before servers run, and what others may have written meanwhile."""
+
+from __future__ import annotations
+
+import pytest
+
+from legacy_consumer.config import ClusterConfig
+from legacy_consumer.sandbox.nodes import await_cluster, awaiting, ensure_topic, topics
+from legacy_consumer.sandbox.nodes.errors import ClusterNotReadyError
+from zk_layout.codecs import decode_topic
+from zk_layout.errors import ConfigError
+from zk_layout.memory_store import MemoryStore, MemoryZooKeeper
+
+CONFIG = ClusterConfig.load(zookeeper_connect="zk:2181")
+
+
+@pytest.fixture
+def store(monkeypatch):
+    """ZooKeeper with brokers 1 and 2, and a child of /brokers/ids that is no broker."""
+    server = MemoryZooKeeper()
+    for module in (awaiting, topics):
+        monkeypatch.setattr(module, "KazooStore", lambda _: MemoryStore(server))
+    admin = MemoryStore(server)
+    admin.start()
+    for path in ("/brokers/ids/1", "/brokers/ids/2", "/brokers/ids/x", "/brokers/topics", "/config/topics"):
+        admin.create(path, b"", make_parents=True)
+    return admin
+
+
+def test_a_child_of_the_brokers_that_is_no_broker_is_not_waited_for_and_gets_no_replica(store):
+    await_cluster(CONFIG, 0, brokers=2)
+    with pytest.raises(ClusterNotReadyError, match="3 registered brokers"):
+        await_cluster(CONFIG, 0, brokers=3)
+    assert ensure_topic(CONFIG, "t", 2, 2)
+    path = "/brokers/topics/t"
+    assert decode_topic(path, store.get_data(path).data).partitions == {0: (1, 2), 1: (2, 1)}
+
+
+@pytest.mark.parametrize("topic", ["", ".", "..", "a/b", "a b"])
+def test_a_name_that_no_topic_can_have_is_not_waited_for(store, topic):
+    """With an empty name, as of a variable that is not set, the topic was said to exist."""
+    told = []
+    with pytest.raises(ConfigError, match="is no name that a topic can have"):
+        await_cluster(CONFIG, 60, topic=topic, tell=told.append)
+    assert told == []
