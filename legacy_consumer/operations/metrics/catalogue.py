@@ -147,7 +147,7 @@ LAG = _member(
 LAG_AGE = _member(
     "lag_age_seconds",
     Kind.GAUGE,
-    "age of the moment of member_lag",
+    "how long ago the member asked the brokers for the log ends; also if no broker could be reached: then without lag",
     absent=f"{_UNLEASED}; while it owns nothing; where brokers were asked and have not answered for 13 seconds",
 )
 CONSUMED = _member(
