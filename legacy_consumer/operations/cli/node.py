@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import os
 import signal
@@ -13,7 +14,6 @@ from types import FrameType
 
 import click
 
-from legacy_consumer.config import ClusterConfig
 from legacy_consumer.embedded import KAFKA_VERSIONS
 from legacy_consumer.operations.cli.helpers.options import ClusterOptions, cluster_options, load_cluster_config
 from legacy_consumer.operations.cli.helpers.times import FiniteRange
@@ -109,9 +109,9 @@ def kafka(
     command = KafkaNode(broker_id, config.zookeeper_connect, advertised, data, version, heap, _pairs(lines))
     prepared = command.prepare()
     # the chroot of zookeeper.connect is made by the broker itself
-    whole = ClusterConfig.load(zookeeper_connect=config.zookeeper_connect.partition("/")[0])
-    chroot = config.zookeeper_connect[len(whole.zookeeper_connect) :]
-    await_cluster(whole, wait_s, without_broker=broker_id, chroot=chroot, tell=_tell)
+    hosts, slash, chroot = config.zookeeper_connect.partition("/")
+    whole = dataclasses.replace(config, zookeeper_connect=hosts)
+    await_cluster(whole, wait_s, without_broker=broker_id, chroot=f"{slash}{chroot}", tell=_tell)
     _become(prepared)
 
 

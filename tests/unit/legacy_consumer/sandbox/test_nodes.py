@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
+from click.testing import CliRunner
 
 from legacy_consumer.config import ClusterConfig
+from legacy_consumer.operations.cli import node
 from legacy_consumer.sandbox.nodes import await_cluster, awaiting, ensure_topic, topics
 from legacy_consumer.sandbox.nodes.errors import ClusterNotReadyError
 from zk_layout.codecs import decode_topic
@@ -43,3 +47,16 @@ def test_a_name_that_no_topic_can_have_is_not_waited_for(store, topic):
     with pytest.raises(ConfigError, match="is no name that a topic can have"):
         await_cluster(CONFIG, 0, topic=topic, tell=told.append)
     assert told == []
+
+
+def test_a_broker_waits_for_zookeeper_with_the_credentials_and_the_tls_that_the_command_was_given(monkeypatch):
+    waited = []
+    monkeypatch.setattr(node, "KafkaNode", lambda *_: SimpleNamespace(prepare=lambda: ["java"]))
+    monkeypatch.setattr(node, "_become", lambda _: None)
+    monkeypatch.setattr(node, "await_cluster", lambda config, *_, chroot, **__: waited.append((config, chroot)))
+    options = ["--id=1", "--advertised=k:9092", "--data=/data", "--zookeeper=zk1:2281,zk2:2281/kafka/a"]
+    secured = ["--property=zookeeper.ssl.client.enable=true", "--property=zookeeper.auth.digest=u:p"]
+    assert CliRunner().invoke(node.node, ["kafka", *options, *secured]).exit_code == 0
+    [(config, chroot)] = waited
+    assert (config.zookeeper_connect, chroot) == ("zk1:2281,zk2:2281", "/kafka/a")
+    assert (config.zookeeper_ssl_client_enable, config.zookeeper_auth_digest) == (True, "u:p")
