@@ -23,6 +23,7 @@ from legacy_consumer.errors import JarsUnavailableError, ServerStartError
 from legacy_consumer.sandbox.servers.java import find_java
 from legacy_consumer.sandbox.servers.process import ServerProcess, Workspace
 from legacy_consumer.sandbox.servers.pyspark_wheel import pyspark_jar_folder
+from zk_layout.errors import ConfigError
 
 logger = logging.getLogger(__name__)
 
@@ -78,7 +79,8 @@ def kafka_jars(version: str, root: Path | None = None) -> list[Path]:
     """The jars that a broker of this version and its tools run on; fetched when they are not there yet.
 
     root: instead of jar_root(). A folder that is there needs no network and is not written to.
-    Raises: JarsUnavailableError (also for a file that is not the locked one), JavaMissingError.
+    Raises: JarsUnavailableError (also for a file that is not the locked one), JavaMissingError, ConfigError for a
+    variable of a proxy.
     """
     if version not in KAFKA_MODULES:
         raise JarsUnavailableError(f"Kafka {version}", f"there are only the versions {', '.join(KAFKA_VERSIONS)}")
@@ -168,7 +170,7 @@ def _fetch(version: str, folder: Path) -> None:
             logger.warning("fetching the jars of Kafka %s into %s, once", version, folder)
             with Workspace(f"jars-{version}", folder.parent) as workspace:
                 jars = resolve(version, workspace, folder)
-                _verify(version, jars)
+                _verify(version, jars, _way_out(version, folder))
                 jars.rename(folder)
     except (OSError, ServerStartError) as error:
         raise JarsUnavailableError(f"Kafka {version}", f"{error}; {_way_out(version, folder)}") from error
@@ -185,22 +187,21 @@ def _locked(path: Path) -> Iterator[None]:
 @lru_cache(maxsize=32)
 def _verified(version: str, folder: Path, changed_ns: int) -> tuple[str, ...]:  # noqa: ARG001  (of the cache's key)
     """Checked once per process: hashing takes about as long as the JVM takes to open the files."""
-    return _verify(version, folder)
+    return _verify(version, folder, f"remove {folder} to have them fetched again")
 
 
-def _verify(version: str, folder: Path) -> tuple[str, ...]:
+def _verify(version: str, folder: Path, advice: str) -> tuple[str, ...]:
     """Compare the folder with the lock. Returns the locked file names; other files in the folder do not count."""
     locked = read_lock()[version]
-    again = f"remove {folder} to have them fetched again"
     for name, wanted in locked.items():
         try:
             found = sha256_of(folder / name)
         except OSError:
-            raise JarsUnavailableError(f"Kafka {version}", f"{name} is missing; {again}") from None
+            raise JarsUnavailableError(f"Kafka {version}", f"{name} is missing; {advice}") from None
         if found != wanted:
             raise JarsUnavailableError(
                 f"Kafka {version}",
-                f"{name} is not the file that is locked (SHA-256 {found[:16]}..., not {wanted[:16]}...); {again}",
+                f"{name} is not the file that is locked (SHA-256 {found[:16]}..., not {wanted[:16]}...); {advice}",
             )
     return tuple(locked)
 
@@ -214,13 +215,19 @@ def _way_out(version: str, folder: Path) -> str:
 
 
 def _proxy_flags(environment: Mapping[str, str]) -> list[str]:
-    """The proxy as Java wants it told; it does not look at the variables that every other program looks at."""
+    """The proxy as Java wants it told; it does not look at the variables that every other program looks at.
+
+    Raises: ConfigError, which does not quote the variable: it may hold a password.
+    """
     flags = []
     for scheme in ("http", "https"):
         url = environment.get(f"{scheme}_proxy") or environment.get(f"{scheme.upper()}_PROXY")
         if url:
-            proxy = urllib.parse.urlsplit(url if "//" in url else f"//{url}")
-            if proxy.hostname:
-                flags.append(f"-D{scheme}.proxyHost={proxy.hostname}")
-                flags.append(f"-D{scheme}.proxyPort={proxy.port or 80}")
+            try:
+                proxy = urllib.parse.urlsplit(url if "//" in url else f"//{url}")
+                host, port = proxy.hostname, proxy.port or 80
+            except ValueError:
+                raise ConfigError(f"{scheme}_proxy", None, "is no address such as http://HOST:PORT") from None
+            if host:
+                flags += [f"-D{scheme}.proxyHost={host}", f"-D{scheme}.proxyPort={port}"]
     return flags

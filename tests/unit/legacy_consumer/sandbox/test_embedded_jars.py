@@ -4,8 +4,10 @@ import pytest
 
 from legacy_consumer.embedded import KAFKA_VERSIONS, kafka_jars
 from legacy_consumer.errors import JarsUnavailableError
+from legacy_consumer.sandbox.servers import jars
 from legacy_consumer.sandbox.servers.jars import _proxy_flags, jar_root, read_lock
 from legacy_consumer.sandbox.servers.zookeeper_jars import zookeeper_jars
+from zk_layout.errors import ConfigError
 
 
 def test_every_version_has_its_broker_and_a_logger_and_no_log4j_in_the_lock():
@@ -31,6 +33,26 @@ def test_a_jar_that_is_not_the_locked_one_is_named(tmp_path):
         kafka_jars("1.1.1", tmp_path)
     assert f"remove {folder}" in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_fetched_jars_that_are_not_the_locked_ones_are_gone_and_the_error_says_where_to_put_the_right_ones(
+    tmp_path, monkeypatch
+):
+    """It said to remove the folder into which they were fetched, which did not exist any more."""
+
+    def resolve(version, workspace, _):
+        fetched = workspace.folder / "jars"
+        fetched.mkdir()
+        for name in read_lock()[version]:
+            (fetched / name).write_bytes(b"a page of the proxy")
+        return fetched
+
+    monkeypatch.setattr(jars, "resolve", resolve)
+    with pytest.raises(JarsUnavailableError, match="is not the file that is locked") as caught:
+        kafka_jars("1.1.1", tmp_path)
+    assert "remove" not in str(caught.value)
+    assert f"into the folder {tmp_path / '1.1.1'}" in str(caught.value)
+    assert [path.name for path in tmp_path.iterdir()] == [".1.1.1.lock"]
 
 
 def test_a_jar_that_is_missing_is_named(tmp_path):
@@ -68,3 +90,10 @@ def test_java_gets_the_settings_of_the_proxy():
         "-Dhttp.proxyHost=proxy.example",
         "-Dhttp.proxyPort=8080",
     ]
+
+
+@pytest.mark.parametrize("address", ["http://me:secret@proxy:port", "http://secret@[proxy:1", "me:secret"])
+def test_a_proxy_that_cannot_be_is_an_error_that_does_not_quote_it(address):
+    with pytest.raises(ConfigError, match=r"https_proxy: is no address such as http://HOST:PORT") as caught:
+        _proxy_flags({"HTTPS_PROXY": address})
+    assert "secret" not in str(caught.value)
