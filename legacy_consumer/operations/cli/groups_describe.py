@@ -22,7 +22,7 @@ from legacy_consumer.operations.admin.lag_watch import GroupWatch, judge_whole
 from legacy_consumer.operations.admin.offsets_in_kafka import read_offsets_in_kafka, seen_from_kafka
 from legacy_consumer.operations.cli.helpers.group_documents import PARTITION_FIELDS, group_document, partition_records
 from legacy_consumer.operations.cli.helpers.group_names import check_wanted, refuse_missing, wanted_groups
-from legacy_consumer.operations.cli.helpers.group_tables import Line, group_parts
+from legacy_consumer.operations.cli.helpers.group_tables import ODD, Line, group_parts
 from legacy_consumer.operations.cli.helpers.kafka_formats import KAFKA_FORMATS, kafka_lines
 from legacy_consumer.operations.cli.helpers.lasting_output import outlasts_reader
 from legacy_consumer.operations.cli.helpers.options import (
@@ -235,7 +235,10 @@ class _Printer:
         return found
 
     def draw(self) -> list[RenderableType]:
-        return drawn(part for one in self.look.take() for part in [*group_parts(*one), Line("")])
+        found = self.look.take()
+        warning = _warning(found)
+        above = [Line(warning, ODD), Line("")] if warning else []
+        return drawn([*above, *(part for one in found for part in [*group_parts(*one), Line("")])])
 
     def _print_tables(self, found: Sequence[_Described]) -> None:
         for number, one in enumerate(found):
@@ -259,11 +262,17 @@ class _Printer:
             for line in kafka_lines(self.kafka_format, seen, owned[one.group]):
                 say(line)
 
-    def _warn(self, found: Sequence[tuple[GroupDescription, object]]) -> None:
-        reason = next((one.no_log_ends for one, _ in found if one.no_log_ends), "")
-        if reason and reason != self._warned:
-            say_error(f"Warning: log ends and lag are not known: {reason}")
-        self._warned = reason
+    def _warn(self, found: Sequence[_Described]) -> None:
+        warning = _warning(found)
+        if warning and warning != self._warned:
+            say_error(warning)
+        self._warned = warning
+
+
+def _warning(found: Sequence[_Described]) -> str:
+    """Return why no lag is known; empty if some may be."""
+    reason = next((one.no_log_ends for one, _ in found if one.no_log_ends), "")
+    return f"Warning: log ends and lag are not known: {reason}" if reason else ""
 
 
 def _member_config(cluster: ClusterOptions) -> ConsumerConfig:

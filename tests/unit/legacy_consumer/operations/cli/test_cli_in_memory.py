@@ -828,6 +828,19 @@ def test_a_clock_that_is_set_back_hides_no_stall_from_who_watches(cluster, monke
     assert (found[0], found[-1]) == (["ok"], ["stall"])
 
 
+@pytest.mark.parametrize("has_broker", [True, False])
+def test_a_watch_on_a_screen_says_why_no_lag_is_known(cluster, monkeypatch, has_broker):
+    cluster.topic("t", (0, 50))
+    cluster.commit("g", "t", 5)
+    if not has_broker:
+        cluster.store.delete("/brokers/ids/0")
+    screen = []
+    monkeypatch.setattr(groups_describe, "watch", lambda draw, *_, **__: screen.extend(map(str, draw())) or 0)
+    assert cluster.run("groups", "describe", "g", "--watch").code == 0
+    told = "Warning: log ends and lag are not known: no broker is registered in ZooKeeper"
+    assert any(line.startswith(told) for line in screen) != has_broker
+
+
 def test_a_lost_connection_ends_no_watch_that_is_written_into_a_file(cluster, monkeypatch):
     cluster.topic("t", (0, 50))
     cluster.commit("g", "t", 5)
