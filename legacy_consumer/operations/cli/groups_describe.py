@@ -125,7 +125,8 @@ def describe(
             printed = printer.print()
             ctx.exit(1 if any(_is_lacking(one) or (check and not _is_well(one, v)) for one, v in printed) else 0)
         title = ", ".join(groups) if groups else "All groups"
-        ctx.exit(watch(printer.draw, printer.print, title=title, interval_s=interval))
+        draw = printer.draw if output is Output.TABLE and kafka_format is None else None
+        ctx.exit(watch(draw, printer.print, title=title, interval_s=interval))
 
 
 def _is_lacking(found: GroupDescription) -> bool:

@@ -101,7 +101,8 @@ def members(
                 _print(found, output)
 
         title = ", ".join(groups) if groups else "All groups"
-        ctx.exit(watch(lambda: drawn(_parts(look())), print_look, title=title, interval_s=interval))
+        draw = (lambda: drawn(_parts(look()))) if output is Output.TABLE else None
+        ctx.exit(watch(draw, print_look, title=title, interval_s=interval))
 
 
 def _print(found: Sequence[GroupDescription], output: Output) -> None:

@@ -23,7 +23,7 @@ _SLICE_S = 0.1
 
 
 def watch(
-    draw: Callable[[], Sequence[RenderableType]],
+    draw: Callable[[], Sequence[RenderableType]] | None,
     print_once: Callable[[], object],
     *,
     title: str,
@@ -32,6 +32,7 @@ def watch(
 ) -> int:
     """Look every interval_s seconds; draw on a terminal, print_once in a pipe. Returns: the exit code.
 
+    draw: None for an output that is for programs, and printed on a terminal too.
     After the first look, one that fails in a way that may pass ends nothing. On the screen it is said, and what the
     last good look showed stays; in a pipe it is missing, and standard error says so, once until a look is good again.
     """
@@ -47,13 +48,13 @@ def watch(
 def _watch(
     ending: Ending,
     clock: Clock,
-    draw: Callable[[], Sequence[RenderableType]],
+    draw: Callable[[], Sequence[RenderableType]] | None,
     print_once: Callable[[], object],
     title: str,
     interval_s: float,
 ) -> None:
     output = require_output()
-    if not is_terminal(output):
+    if draw is None or not is_terminal(output):
         print_once()
         ending.wait_for_end()
         output.flush()

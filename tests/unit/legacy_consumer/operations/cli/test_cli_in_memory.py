@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 import shlex
@@ -839,6 +840,21 @@ def test_a_watch_on_a_screen_says_why_no_lag_is_known(cluster, monkeypatch, has_
     assert cluster.run("groups", "describe", "g", "--watch").code == 0
     told = "Warning: log ends and lag are not known: no broker is registered in ZooKeeper"
     assert any(line.startswith(told) for line in screen) != has_broker
+
+
+@pytest.mark.parametrize(
+    ("command", "begin"),
+    [("describe --json", "{"), ("members --json", "["), ("describe --kafka-format 1.1", "TOPIC"), ("describe", "\x1b")],
+)
+def test_a_watch_prints_on_a_terminal_too_what_is_for_programs(cluster, monkeypatch, command, begin):
+    cluster.topic("t", (0, 50))
+    cluster.commit("g", "t", 5)
+    cluster.join("g", "m", '{"t":1}', ("t", 0))
+    monkeypatch.setattr(watching, "is_terminal", lambda _: True)
+    monkeypatch.setattr(watching, "_sleep", lambda *_: False)
+    monkeypatch.setattr(watching, "Console", functools.partial(watching.Console, force_terminal=True))
+    run = cluster.run("groups", *command.split(), "g", "--watch")
+    assert (run.code, run.out.lstrip()[:1]) == (0, begin[:1])
 
 
 def test_a_lost_connection_ends_no_watch_that_is_written_into_a_file(cluster, monkeypatch):
