@@ -75,5 +75,5 @@ def _pages(members: Sequence[ConsumerConnector], registry: CollectorRegistry) ->
 def _all(judged: Iterable[tuple[str, Judgement]]) -> Judgement:
     found = list(judged)
     return Judgement(
-        all(judgement.holds for _, judgement in found), "\n".join(f"{name}: {j.text}" for name, j in found)
+        all(judgement.holds for _, judgement in found), "; ".join(f"{name}: {j.text}" for name, j in found)
     )

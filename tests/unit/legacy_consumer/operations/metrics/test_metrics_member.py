@@ -503,7 +503,9 @@ def test_serving_ends_with_the_members_shutdown_and_not_before(world):
     families = {family.name for family in text_string_to_metric_families(decompress(body).decode())}
     assert {"legacy_consumer_member_phase", "process_resident_memory_bytes"} <= families
 
-    assert get(f"{base}/healthz")[0] == 200
+    status, _, body = get(f"{base}/healthz")
+    assert status == 200
+    assert body.decode() == f"{first.consumer_id}: alive, stable; {second.consumer_id}: not joined yet\n"
     status, _, body = get(f"{base}/readyz")
     assert (status, b"settled with 2 partitions" in body, b"created" in body) == (503, True, True)
     assert get(f"{base}/elsewhere")[0] == 404
