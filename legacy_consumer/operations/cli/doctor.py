@@ -13,6 +13,7 @@ from itertools import chain
 import click
 
 from legacy_consumer.config import ClusterConfig, ConsumerConfig
+from legacy_consumer.config.properties import BY_NAME, Kind
 from legacy_consumer.config.sources import gather
 from legacy_consumer.fetching.brokers import read_brokers
 from legacy_consumer.fetching.librdkafka import LibrdkafkaLogOffsets, open_log_offsets
@@ -42,6 +43,7 @@ from zk_layout.store import ZkStore
 
 _FIELDS = ("severity", "code", "subject", "text", "advice", "commands")
 _SECRET = re.compile("password|secret|digest|jaas|key|token|credential", re.IGNORECASE)
+"""In the names of properties that only others know: librdkafka's, and those of a user's assignor."""
 _STYLES = {Severity.ERROR: BAD, Severity.WARNING: ODD, Severity.NOTE: ""}
 
 
@@ -135,9 +137,14 @@ def _command(cluster: ClusterOptions, words: Sequence[str]) -> str:
     options = [] if cluster.zookeeper is None else ["--zookeeper", cluster.zookeeper]
     options += [] if cluster.config_file is None else ["--config", str(cluster.config_file)]
     for key, value in cluster.properties:
-        options += ["--property", f"{key}={'...' if _SECRET.search(key) else value}"]
+        options += ["--property", f"{key}={'...' if _is_secret(key) else value}"]
     end = words.index("--") if "--" in words else len(words)
     return shlex.join(["legacy-consumer", *words[:end], *options, *words[end:]])
+
+
+def _is_secret(key: str) -> bool:
+    known = BY_NAME.get(key)
+    return _SECRET.search(key) is not None if known is None else known.kind is Kind.SECRET
 
 
 def _show(found: Sequence[Finding], commands: Sequence[Sequence[str]]) -> None:

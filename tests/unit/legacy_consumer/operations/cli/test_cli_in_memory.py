@@ -299,6 +299,19 @@ def test_the_age_of_stale_groups_is_that_which_was_asked_for(cluster):
     assert "--older-than 1s" in findings(cluster, "--stale-after", "1s")["stale_groups"]["commands"][0]
 
 
+def test_the_doctors_commands_have_each_property_that_it_was_given_but_no_secret(cluster):
+    cluster.topic("t", (0, 5))
+    cluster.commit("g", "t", 9)
+    plain = ("ssl.key.location=/k.pem", "sasl.kerberos.keytab=/k", "sasl.oauthbearer.token.endpoint.url=https://t")
+    secret = ("zookeeper.auth.digest=u:hidden", "ssl.key.password=hidden", "rdkafka.ssl.key.pem=hidden")
+    found = findings(cluster, *(f"--property={pair}" for pair in (*plain, *secret)))
+    [command] = found["beyond_the_log"]["commands"]
+    words = shlex.split(command)
+    assert set(plain) < set(words)
+    assert {f"{pair.partition('=')[0]}=..." for pair in secret} < set(words)
+    assert "hidden" not in str(found)
+
+
 @pytest.mark.parametrize("lost", ["examine_topics", "examine_groups"])
 def test_the_doctor_shows_what_it_found_before_zookeeper_went_away_and_says_that_it_is_not_all(
     cluster, monkeypatch, lost
