@@ -179,15 +179,20 @@ class _Look:
 
 @dataclass(slots=True)
 class _OffsetsInKafka:
-    """Asks each group's coordinator, until one does not answer; then the offsets in ZooKeeper must do."""
+    """Asks each group's coordinator, until one does not answer; then the offsets in ZooKeeper must do in this look."""
 
     cluster: ClusterOptions
     store: ZkStore
-    _is_silent: bool = False
+    _silence: str = ""
+    _told: str = ""
+
+    def begin_look(self) -> None:
+        """Ask again. What was told of the last look is not told again."""
+        self._told, self._silence = self._silence, ""
 
     def read(self, found: GroupDescription, topics: Collection[str]) -> dict[TopicPartition, int]:
         wanted = [TopicPartition(row.topic, row.partition) for row in found.partitions if row.topic in topics]
-        if self._is_silent:
+        if self._silence:
             return {}
         try:
             config = ConsumerConfig.load(
@@ -198,8 +203,9 @@ class _OffsetsInKafka:
         try:
             return read_offsets_in_kafka(self.store, lambda: open_group_offsets(config, self.store), wanted)
         except (BrokersUnavailableError, MissingListenerError) as error:
-            self._is_silent = True
-            say_error(f"Warning: offsets are those in ZooKeeper, Kafka does not tell its own: {error}")
+            self._silence = str(error)
+            if self._silence != self._told:
+                say_error(f"Warning: offsets are those in ZooKeeper, Kafka does not tell its own: {error}")
             return {}
 
 
@@ -258,6 +264,7 @@ class _Printer:
                 say_error(f"Group {one.group} cannot be shown: {one.problem}")
         readable = [one for one in found if one.problem is None]
         owned = self.look.owned_topics([one.group for one in readable])
+        self.in_kafka.begin_look()
         for one in readable:
             seen = seen_from_kafka(one, self.in_kafka.read(one, owned[one.group]))
             for line in kafka_lines(self.kafka_format, seen, owned[one.group]):

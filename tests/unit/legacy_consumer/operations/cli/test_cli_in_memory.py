@@ -11,6 +11,7 @@ from pkgutil import resolve_name
 
 import pytest
 
+from legacy_consumer.errors import BrokersUnavailableError
 from legacy_consumer.operations.cli import doctor, groups_describe
 from legacy_consumer.operations.cli.helpers import options, watching
 from tests.support.group_members import FakeClock
@@ -853,6 +854,27 @@ def test_a_watch_on_a_screen_says_why_no_lag_is_known(cluster, monkeypatch, has_
     assert cluster.run("groups", "describe", "g", "--watch").code == 0
     told = "Warning: log ends and lag are not known: no broker is registered in ZooKeeper"
     assert any(line.startswith(told) for line in screen) != has_broker
+
+
+def test_a_watch_asks_kafka_for_its_offsets_again_after_it_gave_no_answer(cluster, monkeypatch):
+    cluster.topic("t", (0, 50))
+    cluster.commit("g", "t", 5)
+    cluster.put("/consumers/g/owners/t")
+    answers = iter([None, None, {TopicPartition("t", 0): 40}, None, {TopicPartition("t", 0): 41}])
+
+    def read(*_):
+        answer = next(answers)
+        if answer is None:
+            raise BrokersUnavailableError("no coordinator answers")
+        return answer
+
+    looks = iter([True, True, True, True, False])
+    monkeypatch.setattr(groups_describe, "read_offsets_in_kafka", read)
+    monkeypatch.setattr(watching, "_sleep", lambda *_: next(looks))
+    run = cluster.run("groups", "describe", "g", "--kafka-format", "checker", "--watch")
+    assert re.findall(r"(?m)^g +t +0 +(\d+)", run.out) == ["5", "5", "40", "5", "41"]
+    told = "Warning: offsets are those in ZooKeeper, Kafka does not tell its own: no coordinator answers"
+    assert run.err.splitlines() == [told, told]
 
 
 @pytest.mark.parametrize(
