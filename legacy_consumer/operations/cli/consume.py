@@ -19,8 +19,9 @@ from legacy_consumer.member.connector import ConsumerConnector
 from legacy_consumer.member.kafka_stream import KafkaStream
 from legacy_consumer.metrics import serve
 from legacy_consumer.offsets.topic_partitions import TopicsOnce, is_topic_name
-from legacy_consumer.operations.admin.deletion import delete_group
+from legacy_consumer.operations.admin.deletion import delete_group, delete_tree
 from legacy_consumer.operations.admin.offsets_in_kafka import read_offsets_in_kafka
+from legacy_consumer.operations.admin.pruning import read_use, refuse_removal
 from legacy_consumer.operations.cli.console_consumer import Printer, consume_to
 from legacy_consumer.operations.cli.helpers.ending import Ending
 from legacy_consumer.operations.cli.helpers.logs import name_member
@@ -76,7 +77,8 @@ Examples:
 @click.option(
     "--delete-consumer-offsets",
     is_flag=True,
-    help="Delete the group's znodes in ZooKeeper before joining it; refused with offsets.storage=kafka.",
+    help="Delete the group's znodes in ZooKeeper before joining it; refused with offsets.storage=kafka, and while a "
+    "migration of the group is open.",
 )
 @click.option("--max-messages", metavar="N", type=click.IntRange(min=1), help="End after this number of messages.")
 @click.option("--timeout-ms", metavar="N", type=click.IntRange(min=1), help="End when no message came for this time.")
@@ -169,7 +171,10 @@ def consume(
                 if delete_consumer_offsets:
                     # last: with a port that is taken, or a wrong setting, the command does not begin
                     with open_store(config) as store:
-                        delete_group(store, config.group_id)
+                        use = read_use(store, [config.group_id])
+                        refuse_removal(use, None)
+                        for one in use:
+                            delete_tree(store, one.tree)
                 joined = wanted.subscribe(connector)
                 ending.wait_for_end(config.drain_timeout_ms / 1000)
                 if timeout_ms is None and config.consumer_timeout_ms >= 0:

@@ -96,6 +96,14 @@ def test_prune_and_delete_say_that_a_migration_is_open(world, monkeypatch):
     assert "the migration of group 'g' is open (applied)" in done.err
 
 
+def test_consume_deletes_no_group_whose_migration_is_open(world):
+    assert migrate(world, "apply").code == 0
+    before = world.tree("/consumers/g")
+    done = world.run("consume", "--group", "g", "--topic", "t", "--delete-consumer-offsets")
+    assert (done.code, world.tree("/consumers/g")) == (1, before)
+    assert "the migration of group 'g' is open (applied)" in done.err
+
+
 def test_a_topic_that_is_deleted_in_a_migration_holds_a_rollback_up_and_the_command_says_so(world):
     delete = ["groups", "delete", "g", "--topic", "t"]
     assert "migration" not in world.run(*delete).err
