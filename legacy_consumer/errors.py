@@ -510,22 +510,29 @@ class MigrationRefusedError(AdminError):
 
 
 class MigrationIncompleteError(AdminError):
-    """A step of a migration stopped halfway; what was written stands, and the same command goes on from there."""
+    """A step of a migration stopped halfway; what was written stands, and the same command goes on from there.
+
+    written: the partitions that are known to be written. is_unanswered: the last request may have written more.
+    """
 
     retriable: ClassVar[bool] = True
 
-    def __init__(self, group: str, target: str, written: int, total: int, reason: str) -> None:
-        super().__init__(group, target, written, total, reason)
+    def __init__(
+        self, group: str, target: str, written: int, total: int, reason: str, is_unanswered: bool = False
+    ) -> None:
+        super().__init__(group, target, written, total, reason, is_unanswered)
         self.group = group
         self.target = target
         self.written = written
         self.total = total
         self.reason = reason
+        self.is_unanswered = is_unanswered
 
     def _text(self) -> str:
+        unknown = ", and it is not known whether more were" if self.is_unanswered else ""
         return (
-            f"{self.written} of {self.total} partitions of group {self.group!r} were written to {self.target}, then: "
-            f"{self.reason}; the same command goes on from there"
+            f"{self.written} of {self.total} partitions of group {self.group!r} were written to {self.target}{unknown}"
+            f", then: {self.reason}; the same command goes on from there"
         )
 
 

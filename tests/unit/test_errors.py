@@ -146,6 +146,7 @@ SAMPLES = [
     changing.NothingOfTopicError("t", ("g", "h")),
     consumer.MigrationRefusedError("g", ("1 member is in ZooKeeper", "3 partitions are blocked")),
     consumer.MigrationIncompleteError("g", "Kafka", 1, 2, "no coordinator"),
+    consumer.MigrationIncompleteError("g", "Kafka", 1, 2, "no answer", is_unanswered=True),
 ]
 
 

@@ -45,6 +45,7 @@ class Outcome:
     """The result of a step. written: {partition: offset}. passed: the target moved on by itself, or an owner came.
 
     waiting: living members commit these partitions themselves. left_out: blocked, and skipped on purpose.
+    is_unanswered: a request was sent, and whether it has written its partitions is not known (yet).
     """
 
     phase: Phase
@@ -53,6 +54,7 @@ class Outcome:
     waiting: int = 0
     left_out: int = 0
     backup: Path | None = None
+    is_unanswered: bool = False
 
 
 def apply_migration(
@@ -158,7 +160,9 @@ class unfinished:  # noqa: N801  (used as a with statement's word)
 
     def _incomplete(self, reason: str) -> MigrationIncompleteError:
         plan, done = self._plan, len(self._outcome.written)
-        return MigrationIncompleteError(plan.group, plan.direction.target, done, len(plan.having(Action.WRITE)), reason)
+        total = len(plan.having(Action.WRITE))
+        unknown = self._outcome.is_unanswered
+        return MigrationIncompleteError(plan.group, plan.direction.target, done, total, reason, unknown)
 
 
 class _StoppedError(Exception):
@@ -193,6 +197,7 @@ def _write_chunk(
         if path in since:
             raise OffsetsChangedError(sides.group, tp)
     sent = {tp: KafkaOffset(offset, metadata_of(looks[tp].zookeeper.topic)) for tp, offset in wanted.items()}
+    outcome.is_unanswered = True
     reason = sides.kafka.write(sent, ANSWER_WITHIN_S)
     try:
         topic_checks(sides.store, sides.group, plan.look.creations, {tp.topic for tp in wanted})
@@ -202,6 +207,7 @@ def _write_chunk(
     for tp, offset in wanted.items():
         if stands[tp].offset == offset:
             outcome.written[tp] = offset
+    outcome.is_unanswered = False
     refused = [tp for tp in wanted if tp not in outcome.written]
     if refused:
         raise _StoppedError(f"{refused[0]}: {reason or f'reads back as {stands[refused[0]].offset}'}")

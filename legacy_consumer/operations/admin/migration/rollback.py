@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from legacy_consumer.offsets.kafka import committed_in_kafka
+from legacy_consumer.operations.admin.change_progress import ChangeProgress
 from legacy_consumer.operations.admin.errors import OffsetsChangedError
 from legacy_consumer.operations.admin.migration.apply import (
     Outcome,
@@ -63,7 +64,11 @@ def _write_chunk(sides: Sides, plan: MigrationPlan, chunk: Sequence[Move], outco
         outcome.written.update({change.partition: change.after for change in done if change.after is not None})
 
     wanted = OffsetPlan(sides.group, changes, creations=plan.look.creations)
-    write_plan(sides.store, wanted, force=plan.choices.rolling, on_progress=note)
+    progress = ChangeProgress()
+    try:
+        write_plan(sides.store, wanted, force=plan.choices.rolling, on_progress=note, progress=progress)
+    finally:
+        outcome.is_unanswered = progress.is_unanswered
 
 
 def _standing(one: PartitionLook) -> Standing:

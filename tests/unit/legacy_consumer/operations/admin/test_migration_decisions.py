@@ -464,6 +464,33 @@ def test_of_a_rollback_whose_answer_is_lost_all_that_stands_is_counted(world):
     assert world.phase() is Phase.ROLLED_BACK
 
 
+def test_a_step_without_an_answer_does_not_say_that_its_last_request_wrote_nothing(world):
+    world.kafka.lost = 1
+    unknown = r"0 of 3 partitions .* were written to Kafka, and it is not known whether more were, then: no answer"
+    with pytest.raises(MigrationIncompleteError, match=unknown):
+        world.apply()
+    assert world.in_kafka() == [10, 20, 30]
+    assert world.apply().written == {}
+    world.put_in_kafka(50, 60)
+    plan = world.plan(Direction.TO_ZOOKEEPER)
+    write, read = world.store.multi, world.store.get_data_many
+
+    def lose_zookeeper(ops, **options):
+        write(ops, **options)
+        if any("/offsets/" in op.path for op in ops):
+            world.store.get_data_many = no_answer
+            no_answer()
+
+    def no_answer(*_):
+        raise ConnectionLostError("no answer")
+
+    world.store.multi = lose_zookeeper
+    with pytest.raises(MigrationIncompleteError, match=r"0 of 2 .* to ZooKeeper, and it is not known whether more"):
+        roll_back_migration(world.sides, plan, world.backup())
+    world.store.get_data_many = read
+    assert world.in_zookeeper() == [50, 60, 30]
+
+
 def test_a_group_that_is_deleted_in_the_middle_is_told_with_what_was_written(world):
     def delete():
         world.kafka.before_write = lambda: None
