@@ -36,6 +36,7 @@ from legacy_consumer.operations.admin.migration.backup import backup_file
 from legacy_consumer.operations.admin.migration.finish import finish_refusals
 from legacy_consumer.operations.admin.migration.picture import has_offsets_in_kafka
 from legacy_consumer.operations.admin.migration.record import decode_record, forget_record
+from legacy_consumer.operations.cli.helpers.ending import unwound_by_signals
 from legacy_consumer.operations.cli.helpers.group_names import check_group
 from legacy_consumer.operations.cli.helpers.group_tables import count
 from legacy_consumer.operations.cli.helpers.lasting_output import outlasts_reader
@@ -91,7 +92,8 @@ def _execute(command: Callable[P, R]) -> Callable[P, R]:
     option = click.option(
         "--execute", is_flag=True, help="Carry it out. Without this option the command only shows the plan."
     )
-    return option(outlasts_reader("execute")(command))
+    # a step says how far it came, whatever ends it
+    return option(unwound_by_signals()(outlasts_reader("execute")(command)))
 
 
 @click.group()

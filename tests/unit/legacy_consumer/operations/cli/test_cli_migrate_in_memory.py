@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 
 import pytest
 
@@ -94,6 +95,23 @@ def test_prune_and_delete_say_that_a_migration_is_open(world, monkeypatch):
     done = world.run("groups", "delete", "g", "--execute", "--no-backup")
     assert (done.code, world.store.exists("/consumers/g/migration") is not None) == (1, True)
     assert "the migration of group 'g' is open (applied)" in done.err
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_step_that_a_signal_ends_says_how_far_it_came(world, number):
+    def signal_at_the_write_to_kafka():
+        if world.store.exists("/consumers/g/migration") is not None:
+            world.before_write = world.kafka["g"].before_write = lambda: None
+            signal.raise_signal(number)
+
+    world.before_write = signal_at_the_write_to_kafka
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    try:
+        done = migrate(world, "apply")
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    assert done.code == 128 + number
+    assert "0 of 3 partitions of group 'g' were written to Kafka, and it is not known whether more were" in done.err
 
 
 def test_consume_deletes_no_group_whose_migration_is_open(world):
