@@ -45,7 +45,7 @@ class Backup:
                 with self.file.open("a", encoding="utf-8") as out:
                     out.write(begun_line(group))
             except OSError as error:
-                raise BackupError(str(self.file), error.strerror or str(error)) from error
+                raise BackupError(str(self.file), error.strerror or str(error), group) from error
 
     def keep_only(self, changed: Collection[str]) -> None:
         """The command has ended: leave the groups that it changed, and take out what it has noted meanwhile.
@@ -87,6 +87,8 @@ def write_backups(
     text = _text(groups, unreadable, acls, topics) + (NOT_DONE if one_by_one and len(groups) > 1 else "")
     # any name is a group's, and not every one is a file's
     stem = f"{quote(name, safe=' ')[:150]}-offsets-{stamp}"
+    # groups that were changed before it had files of their own
+    alone = next(iter(groups)) if len(groups) == 1 else None
     for attempt in range(_TRIES):
         file = folder / f"{stem}{f'-{attempt}' if attempt else ''}.json"
         try:
@@ -94,9 +96,9 @@ def write_backups(
         except FileExistsError:
             continue
         except OSError as error:
-            raise BackupError(str(file), error.strerror or str(error)) from error
+            raise BackupError(str(file), error.strerror or str(error), alone) from error
         return file
-    raise BackupError(f"{folder / stem}.json", "it exists already")
+    raise BackupError(f"{folder / stem}.json", "it exists already", alone)
 
 
 def _text(

@@ -12,7 +12,7 @@ LegacyConsumerError (zk_layout.errors)
     TopicMadeAnewError              retriable; a topic was deleted or created between the plan and the write
     OffsetsHalfWrittenError         a plan too large for one request was stopped in the middle
     ResetRequestError               running members did not follow, so nothing was written
-    BackupError                     no backup could be written, so nothing was changed
+    BackupError                     no backup could be written, so a group was not changed
     GroupChangedError               retriable; somebody wrote into a group that was to be deleted
     GroupHeldError                  retriable; a session holds a znode of a group that was to be deleted
     DamagedRecordError              the record of a migration cannot be read
@@ -126,8 +126,8 @@ class GroupDeletedError(ChangeError):
 
     def _text(self) -> str:
         return (
-            f"nothing was written: group {self.group!r} was deleted since the plan was made; "
-            "to create it again, run the command again for a new plan"
+            f"{_nothing_of(self.group)}it was deleted since the plan was made; to create it again, run the command "
+            "again for a new plan"
         )
 
 
@@ -143,8 +143,8 @@ class OffsetsChangedError(ChangeError):
 
     def _text(self) -> str:
         return (
-            f"nothing was written: another client wrote the offset of {self.partition} of group {self.group!r} since "
-            "the plan was made; stop that client, and run the command again for a new plan"
+            f"{_nothing_of(self.group)}another client wrote the offset of {self.partition} since the plan was made; "
+            "stop that client, and run the command again for a new plan"
         )
 
 
@@ -165,14 +165,15 @@ class TopicMadeAnewError(ChangeError):
         self.total = total
 
     def _text(self) -> str:
-        done, again = "nothing was written", ""
+        done, again = _nothing_of(self.group), ""
         if self.kept is not None:
-            done = f"the command removed its offsets again, and {len(self.kept)} of {self.total} offsets are written"
+            written = f"{len(self.kept)} of {self.total} offsets are written"
+            done = f"group {self.group!r}: the command removed its offsets again, and {written}: "
         if self.kept:
             again = f"; {_BACK_FIRST}"
         return (
-            f"{done}: topic {self.topic!r} was deleted or created since the plan of group {self.group!r} was made, and "
-            f"the plan has offsets of the earlier topic; run the command again for a new plan{again}"
+            f"{done}topic {self.topic!r} was deleted or created since the plan was made, and the plan has offsets of "
+            f"the earlier topic; run the command again for a new plan{again}"
         )
 
 
@@ -193,9 +194,10 @@ class OffsetsHalfWrittenError(ChangeError):
 
     def _text(self) -> str:
         unknown = f"ZooKeeper did not say whether it wrote the next {self.unknown}, " if self.unknown else ""
+        reason = cause_of(self.reason, self.group)
         return (
             f"group {self.group!r}: {len(self.done)} of {self.total} offsets are written, those up to {self.done[-1]} "
-            f"in the order of the plan, {unknown}and the others are not written: {self.reason}; run the same command "
+            f"in the order of the plan, {unknown}and the others are not written: {reason}; run the same command "
             f"again to write the rest, or import the backup to take back what was written; {_BACK_FIRST}"
         )
 
@@ -213,15 +215,17 @@ class ResetRequestError(ChangeError):
 
 
 class BackupError(ChangeError):
-    """The file cannot be written."""
+    """The file cannot be written. group: the one that stays as it is for that, of several; None if all do."""
 
-    def __init__(self, file: str, reason: str) -> None:
-        super().__init__(file, reason)
+    def __init__(self, file: str, reason: str, group: str | None = None) -> None:
+        super().__init__(file, reason, group)
         self.file = file
         self.reason = reason
+        self.group = group
 
     def _text(self) -> str:
-        return f"nothing was changed, no backup can be written to {self.file}: {self.reason}; see --backup-dir"
+        what = "nothing" if self.group is None else f"nothing of group {self.group!r}"
+        return f"{what} was changed, no backup can be written to {self.file}: {self.reason}; see --backup-dir"
 
 
 class GroupChangedError(ChangeError):
@@ -302,6 +306,15 @@ class NothingOfTopicError(ChangeError):
             f"nothing was deleted: {', '.join(map(repr, self.groups[:_SHOWN]))} has no znode of topic {self.topic!r}; "
             "`legacy-consumer groups describe` shows the topics of a group"
         )
+
+
+def cause_of(reason: str, group: str) -> str:
+    """The text of an error about one request, for an error that says what other requests for the group have written."""
+    return reason.removeprefix(_nothing_of(group))
+
+
+def _nothing_of(group: str) -> str:
+    return f"nothing was written for group {group!r}: "
 
 
 def _some(partitions: Sequence[TopicPartition]) -> str:

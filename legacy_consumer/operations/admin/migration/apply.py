@@ -22,7 +22,7 @@ from legacy_consumer.errors import (
 from legacy_consumer.offsets import KafkaOffset
 from legacy_consumer.offsets.judgement import metadata_of
 from legacy_consumer.offsets.kafka import committed_in_kafka
-from legacy_consumer.operations.admin.errors import ChangeError, OffsetsChangedError, TopicMadeAnewError
+from legacy_consumer.operations.admin.errors import ChangeError, OffsetsChangedError, TopicMadeAnewError, cause_of
 from legacy_consumer.operations.admin.group_acls import read_group_acls
 from legacy_consumer.operations.admin.migration.backup import write_backup
 from legacy_consumer.operations.admin.migration.picture import ANSWER_WITHIN_S, PartitionLook, Sides, read_kafka
@@ -155,8 +155,7 @@ class unfinished:  # noqa: N801  (used as a with statement's word)
         elif isinstance(error, MigrationRefusedError):
             raise self._incomplete("; ".join(error.reasons)) from error
         elif isinstance(error, (ActiveGroupError, ChangeError, BrokersUnavailableError, ZooKeeperError, _StoppedError)):
-            # of an error that speaks of its own request; others before it may have written
-            raise self._incomplete(str(error).removeprefix("nothing was written: ")) from error
+            raise self._incomplete(cause_of(str(error), self._plan.group)) from error
 
     def _incomplete(self, reason: str) -> MigrationIncompleteError:
         plan, done = self._plan, len(self._outcome.written)

@@ -109,7 +109,7 @@ def test_an_offset_that_was_deleted_and_made_again_since_the_plans_stands_and_en
     world.commit("g001", 7)
     given, said = given_before(world.store, plans, OffsetsChangedError)
     assert given == ["g000"]
-    assert "another client wrote the offset of t/0 of group 'g001'" in said
+    assert "nothing was written for group 'g001': another client wrote the offset of t/0" in said
     assert world.offsets("g000", "g001", "g002") == [b"9", b"7", b"5"]
 
 
@@ -198,7 +198,7 @@ def test_nothing_is_written_for_a_topic_that_was_made_anew_since_the_plan(world)
     world.make_anew("t")
     given, problem = given_before(world.store, plans, TopicMadeAnewError)
     assert (given, world.offsets("g000", "g001")) == ([], [None, None])
-    assert "nothing was written: topic 't'" in problem
+    assert "nothing was written for group 'g000': topic 't'" in problem
 
 
 def test_offsets_that_came_to_stand_in_a_topic_made_in_that_moment_go_again(world):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import re
 import signal
+from pathlib import Path
 
 import pytest
 
@@ -219,6 +221,25 @@ def test_a_live_reset_that_is_refused_after_its_backup_leaves_none(cluster, tmp_
     assert "nothing was written" in done.err
 
 
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_full_disk_between_two_groups_is_no_reason_to_say_that_nothing_was_changed(
+    cluster, tmp_path, monkeypatch, command
+):
+    words, before = typed(command, tmp_path), standing(cluster)
+    write = Path.open
+
+    def full(file, mode, **options):
+        if standing(cluster)["b"] != before["b"]:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(file, mode, **options)
+
+    monkeypatch.setattr(Path, "open", full)
+    done = cluster.run(*words, "--execute", "--backup-dir", str(tmp_path))
+    changed = [group for group, offset in standing(cluster).items() if offset != before[group]]
+    assert (done.code, changed) == (1, ["a", "b"])
+    assert "Error: nothing of group 'c' was changed, no backup can be written to " in done.err
+
+
 @pytest.mark.parametrize("command", ["delete", "delete of a topic", "import"])
 def test_a_command_that_changed_nothing_leaves_no_backup_that_could_move_something(
     cluster, tmp_path, monkeypatch, command
@@ -417,6 +438,6 @@ def test_a_group_that_is_deleted_before_the_write_is_not_made_again_and_is_an_er
     words = [str(file) if word == "FILE" else word for word in command]
     done = cluster.run(*words, "--execute", "--backup-dir", str(backups))
     assert done.code == 1
-    assert "Error: nothing was written: group 'a' was deleted since the plan was made" in done.err
+    assert "Error: nothing was written for group 'a': it was deleted since the plan was made" in done.err
     assert cluster.store.exists("/consumers/a") is None
     assert list(backups.iterdir()) == [], "an import would make it again"
