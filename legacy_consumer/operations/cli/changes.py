@@ -27,7 +27,7 @@ from legacy_consumer.operations.cli.helpers.execution import (
 from legacy_consumer.operations.cli.helpers.group_tables import BAD, GOOD, ODD, count
 from legacy_consumer.operations.cli.helpers.outputs import Output, print_csv, print_json
 from legacy_consumer.operations.cli.helpers.progress_bar import progress_bar
-from legacy_consumer.operations.cli.helpers.tables import Cell, Column, number, print_table, say, say_error
+from legacy_consumer.operations.cli.helpers.tables import Cell, Column, number, print_table, say, say_all, say_error
 from legacy_consumer.operations.cli.helpers.times import FiniteRange
 from rebalance.member_kinds import MemberKind
 from zk_layout.store import ZkStore
@@ -186,9 +186,10 @@ def _write_all(store: ZkStore, plans: Sequence[OffsetPlan], safety: Safety, done
                 done.groups.append(plan.group)
     except BaseException as error:
         if done.groups:
-            say_error(
-                f"Done before it stopped: {', '.join(done.groups)}; the groups after these are "
-                "not done, run the same command again for them."
+            say_all(
+                "Done before it stopped: ",
+                done.groups,
+                "; the groups after these are not done, run the same command again for them.",
             )
         for group in touched(begun).difference(done.groups):
             say_unknown(error, group)

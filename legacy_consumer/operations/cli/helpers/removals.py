@@ -15,7 +15,7 @@ from legacy_consumer.operations.cli.helpers.execution import back_up, execution_
 from legacy_consumer.operations.cli.helpers.group_tables import GOOD, count
 from legacy_consumer.operations.cli.helpers.outputs import Output
 from legacy_consumer.operations.cli.helpers.progress_bar import progress_bar
-from legacy_consumer.operations.cli.helpers.tables import say, say_error
+from legacy_consumer.operations.cli.helpers.tables import say, say_all, say_error
 from zk_layout.errors import NotPermittedError
 from zk_layout.model import TopicPartition
 from zk_layout.store import ZkStore
@@ -92,9 +92,10 @@ def delete_all(
                 advance(1)
     except BaseException as error:
         if gone:
-            say_error(
-                f"Deleted before it stopped: {_names(gone)}; the groups after these are not done, "
-                "run the same command again without those that are gone."
+            say_all(
+                "Deleted before it stopped: ",
+                (each.group for each in gone),
+                "; the groups after these are not done, run the same command again without those that are gone.",
             )
         for group in touched(begun).difference(each.group for each in gone):
             say_unknown(error, group)

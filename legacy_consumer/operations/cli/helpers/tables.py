@@ -6,7 +6,7 @@ rich is imported by what draws: a command that prints lines is done before rich 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -114,6 +114,11 @@ def say(text: str, style: str = "") -> None:
 def say_error(text: str) -> None:
     """Print one line to standard error, whatever others wrote into it."""
     click.echo(printable(shown(text)), err=True)
+
+
+def say_all(before: str, names: Iterable[str], behind: str) -> None:
+    """As say_error, with all of these names, however many: they stand nowhere else."""
+    click.echo(printable(f"{before}{', '.join(map(shown, names))}{behind}"), err=True)
 
 
 def _terminal() -> Console:

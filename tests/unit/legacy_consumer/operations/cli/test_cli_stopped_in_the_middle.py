@@ -221,6 +221,23 @@ def test_a_live_reset_that_is_refused_after_its_backup_leaves_none(cluster, tmp_
     assert "nothing was written" in done.err
 
 
+@pytest.mark.parametrize("command", ["delete", "import"])
+def test_a_command_that_is_stopped_names_all_groups_that_it_changed_however_many(
+    cluster, tmp_path, monkeypatch, command
+):
+    many = [f"console-consumer-{number:05}" for number in range(150)]
+    for group in many:
+        cluster.commit(group, "t", 5)
+    file = tmp_path / "given.json"
+    file.write_text(json.dumps({"version": 1, "offsets": {group: {"t": {"0": 30}} for group in [*many, "d"]}}))
+    words = ["groups", "delete", *many, "d"] if command == "delete" else ["offsets", "import", str(file)]
+    stop(monkeypatch, "multi", "d", KeyboardInterrupt(), is_done=False)
+    done = cluster.run(*words, "--execute", "--no-backup")
+    assert done.code == 130
+    [line] = [line for line in done.err.splitlines() if " before it stopped: " in line]
+    assert f"before it stopped: {', '.join(many)}; the groups after" in line
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_full_disk_between_two_groups_is_no_reason_to_say_that_nothing_was_changed(
     cluster, tmp_path, monkeypatch, command
