@@ -35,8 +35,8 @@ from legacy_consumer.operations.cli.helpers.outputs import Output, output_option
 from legacy_consumer.operations.cli.helpers.showing import drawn, print_parts
 from legacy_consumer.operations.cli.helpers.tables import say, say_error
 from legacy_consumer.operations.cli.helpers.watching import interval_option, watch
+from legacy_consumer.operations.cli.kafka_offsets import config_of_member
 from rebalance.clock import SystemClock
-from zk_layout.errors import ConfigError
 from zk_layout.model import TopicPartition
 from zk_layout.paths import OwnersPath
 from zk_layout.store import ZkStore
@@ -194,11 +194,8 @@ class _OffsetsInKafka:
         wanted = [TopicPartition(row.topic, row.partition) for row in found.partitions if row.topic in topics]
         if self._silence:
             return {}
-        try:
-            config = ConsumerConfig.load(
-                self.cluster.config_file, {**self.cluster.overrides(), "group.id": found.group}
-            )
-        except ConfigError:  # Kafka would not take the group's name either
+        config = config_of_member(self.cluster, found.group)
+        if config is None:
             return {}
         try:
             return read_offsets_in_kafka(self.store, lambda: open_group_offsets(config, self.store), wanted)

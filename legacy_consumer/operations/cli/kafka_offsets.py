@@ -40,7 +40,9 @@ def find_offsets_in_kafka(
 ) -> dict[TopicPartition, int] | None:
     """Return {partition: offset}, as far as Kafka has offsets; None if no broker can tell, which is said."""
     try:
-        config = ConsumerConfig.load(cluster.config_file, {**cluster.overrides(), "group.id": group})
+        config = config_of_member(cluster, group)
+        if config is None:
+            return {}
         return read_offsets_in_kafka(store, lambda: open_group_offsets(config, store), partitions)
     except (BrokersUnavailableError, MissingListenerError, ConfigError) as error:
         say_error(
@@ -48,6 +50,19 @@ def find_offsets_in_kafka(
             f"offsets.storage=kafka go on: {error}"
         )
         return None
+
+
+def config_of_member(cluster: ClusterOptions, group: str) -> ConsumerConfig | None:
+    """Return that of a member of the group; None if no member can join it, and so none commits to Kafka.
+
+    Anybody may create a group with such a name in ZooKeeper. Raises: ConfigError.
+    """
+    try:
+        return ConsumerConfig.load(cluster.config_file, {**cluster.overrides(), "group.id": group})
+    except ConfigError as error:
+        if error.key == "group.id":
+            return None
+        raise
 
 
 def shown_offsets(found: Mapping[TopicPartition, int]) -> str:

@@ -142,6 +142,19 @@ def test_copy_says_that_its_source_is_ahead_in_kafka(world):
     assert "Warning: g is ahead in Kafka (t/1 at 45)" in done.err
 
 
+def test_a_group_that_no_member_can_join_has_no_offsets_in_kafka_and_hides_none_of_others(world):
+    """Anybody may create it: Kafka's consumers refuse its name."""
+    world.put("/consumers/a b/offsets/t/0", "5")
+    world.commit_in_kafka("g", PARTITIONS[0], 45)
+    file = world.folder / "given.json"
+    file.write_text(json.dumps({"version": 1, "offsets": {group: {"t": {"0": 30}} for group in ("a b", "g")}}))
+    done = world.run("offsets", "import", str(file))
+    assert done.code == 0
+    assert "group g has offsets in Kafka too (t/0 at 45)" in done.err
+    assert len(done.err.splitlines()) == 1
+    assert "group g has offsets in Kafka too" in world.run("offsets", "copy", "a b", "g").err
+
+
 OF_BOTH = json.dumps({"version": 1, "offsets": {group: {"t": {"0": 30}} for group in ("g", "h")}})
 CHANGES = {
     "reset": ["offsets", "reset", "g", "--topic", "t", "--to-earliest"],
