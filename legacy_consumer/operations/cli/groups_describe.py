@@ -230,6 +230,7 @@ class _Printer:
                 print_csv(
                     PARTITION_FIELDS, [row for one, verdicts in found for row in partition_records(one, verdicts)]
                 )
+                _say_left_out([one for one, _ in found])
             case Output.TABLE:
                 if self.kafka_format is not None:
                     self._print_as_kafka([one for one, _ in found])
@@ -256,9 +257,7 @@ class _Printer:
 
     def _print_as_kafka(self, found: Sequence[GroupDescription]) -> None:
         assert self.kafka_format is not None
-        for one in found:
-            if one.problem is not None:
-                say_error(f"Group {one.group} cannot be shown: {one.problem}")
+        _say_left_out(found)
         readable = [one for one in found if one.problem is None]
         owned = self.look.owned_topics([one.group for one in readable])
         self.in_kafka.begin_look()
@@ -278,6 +277,15 @@ def _warning(found: Sequence[_Described]) -> str:
     """Return why no lag is known; empty if some may be."""
     reason = next((one.no_log_ends for one, _ in found if one.no_log_ends), "")
     return f"Warning: log ends and lag are not known: {reason}" if reason else ""
+
+
+def _say_left_out(found: Sequence[GroupDescription]) -> None:
+    """Name what a format has no place for."""
+    for one in found:
+        if one.problem is not None:
+            say_error(f"Group {one.group} cannot be shown: {one.problem}")
+    for problem in dict.fromkeys(problem for one in found for problem in one.topic_problems):
+        say_error(f"Topic left out: {problem}")
 
 
 def _member_config(cluster: ClusterOptions) -> ConsumerConfig:

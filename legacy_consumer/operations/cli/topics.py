@@ -49,7 +49,17 @@ _PARTITION_FIELDS = (
     "reassigned_to",
     "is_electing",
 )
-_FIELDS = ("topic", "partitions", "replicas", "no_leader", "under_replicated", "is_going", "groups", "problem")
+_FIELDS = (
+    "topic",
+    "partitions",
+    "replicas",
+    "no_leader",
+    "under_replicated",
+    "is_going",
+    "groups",
+    "problem",
+    "closed",
+)
 _GROUPS_SHOWN = 3
 
 

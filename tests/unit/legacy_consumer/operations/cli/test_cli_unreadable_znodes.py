@@ -183,6 +183,21 @@ def test_a_topic_that_cannot_be_read_is_named_and_the_exit_code_tells(monkeypatc
     assert (problems["bad"], problems["good"]) == (["unreadable_topic"], [])
 
 
+@pytest.mark.parametrize("how", ["closed", "closed to all"])
+@pytest.mark.parametrize("path", ["/consumers/bad/ids", "/brokers/topics/bad"])
+@pytest.mark.parametrize("form", [["--format", "csv"], ["--kafka-format", "1.1"]], ids=" ".join)
+def test_a_format_without_a_place_for_what_cannot_be_read_names_it_on_standard_error(monkeypatch, form, path, how):
+    cluster = SpoiledCluster(monkeypatch)
+    cluster.spoiled, cluster.how = path, how
+    done = cluster.run("groups", "describe", "--all-groups", *form)
+    assert done.code == 1
+    assert f"{path} may not be accessed" in done.err
+    assert "good" in done.out
+    topics = cluster.run("topics", "--format", "csv")
+    assert topics.code == (1 if "topics" in path else 0)
+    assert (f"{path} may not be accessed" in topics.out) == ("topics" in path)
+
+
 @pytest.mark.parametrize("how", ["closed", "closed to all", "garbage"])
 def test_brokers_are_asked_for_log_ends_though_a_topic_cannot_be_read_in_zookeeper(monkeypatch, how):
     cluster = SpoiledCluster(monkeypatch)
