@@ -7,9 +7,10 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from legacy_consumer.errors import NoSuchTopicError
+from legacy_consumer.offsets.topic_partitions import is_topic_name
 from zk_layout.closed_znodes import read_each
 from zk_layout.codecs import decode_partition_state, decode_preferred_election, decode_reassignment, decode_topic
-from zk_layout.errors import MalformedZnodeError
+from zk_layout.errors import MalformedZnodeError, NotPermittedError
 from zk_layout.model import PartitionState, TopicPartition
 from zk_layout.paths import (
     BrokerIdsPath,
@@ -47,20 +48,33 @@ class PartitionLeadership:
         return self.replicas[0] if self.replicas else None
 
 
-def read_leadership(store: ZkStore, topics: Collection[str]) -> list[PartitionLeadership]:
-    """Every partition of these topics, in three requests.
+def read_leadership(
+    store: ZkStore, topics: Collection[str]
+) -> tuple[list[PartitionLeadership], list[MalformedZnodeError | NotPermittedError]]:
+    """Every partition of these topics, in three requests, and why topics or states of partitions cannot be read.
 
-    Raises: NoSuchTopicError; MalformedZnodeError for a topic that cannot be read; ZooKeeperError.
+    Raises: NoSuchTopicError; ZooKeeperError.
     """
+    for topic in topics:
+        if not is_topic_name(topic):
+            raise NoSuchTopicError(topic)
     asked = [ReassignPartitionsPath().path, PreferredReplicaElectionPath().path]
     paths = [TopicPath(topic).path for topic in topics]
-    requests = store.get_data_many([*asked, *paths])
+    requests = read_each(store, [*asked, *paths])
+    problems: list[MalformedZnodeError | NotPermittedError] = []
+    problems += [znode for znode in requests if isinstance(znode, NotPermittedError)]
     found: list[tuple[TopicPartition, tuple[int, ...]]] = []
     reassigned: dict[TopicPartition, tuple[int, ...]] = {}
     for topic, path, znode in zip(topics, paths, requests[2:], strict=True):
         if znode is None:
             raise NoSuchTopicError(topic)
-        assignment = decode_topic(path, znode.data)
+        if isinstance(znode, NotPermittedError):
+            continue
+        try:
+            assignment = decode_topic(path, znode.data)
+        except MalformedZnodeError as error:
+            problems.append(error)
+            continue
         for number, replicas in assignment.partitions.items():
             tp = TopicPartition(topic, number)
             found.append((tp, replicas))
@@ -71,32 +85,39 @@ def read_leadership(store: ZkStore, topics: Collection[str]) -> list[PartitionLe
     # a request that cannot be read is the controller's trouble, and changes nothing here
     electing: tuple[TopicPartition, ...] = ()
     with contextlib.suppress(MalformedZnodeError):
-        if requests[0] is not None:
+        if isinstance(requests[0], Znode):
             reassigned |= decode_reassignment(asked[0], requests[0].data).replicas
     with contextlib.suppress(MalformedZnodeError):
-        if requests[1] is not None:
+        if isinstance(requests[1], Znode):
             electing = decode_preferred_election(asked[1], requests[1].data).partitions
     [registered] = store.get_children_many([BrokerIdsPath().path])
     living = set(broker_ids(registered or ()))
-    states = _read_states(store, [tp for tp, _ in found])
-    return [_leadership(tp, replicas, states.get(tp), living, reassigned.get(tp), electing) for tp, replicas in found]
+    states, unreadable = _read_states(store, [tp for tp, _ in found])
+    rows = [_leadership(tp, replicas, states.get(tp), living, reassigned.get(tp), electing) for tp, replicas in found]
+    return rows, [*problems, *unreadable]
 
 
 def read_leaders(store: ZkStore, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
     """Return {partition: the id of its leader}, in one request; without partitions whose leader is unknown."""
-    return {tp: state.leader for tp, state in _read_states(store, partitions).items() if state.leader >= 0}
+    states, _ = _read_states(store, partitions)
+    return {tp: state.leader for tp, state in states.items() if state.leader >= 0}
 
 
-def _read_states(store: ZkStore, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, PartitionState]:
+def _read_states(
+    store: ZkStore, partitions: Sequence[TopicPartition]
+) -> tuple[dict[TopicPartition, PartitionState], list[MalformedZnodeError | NotPermittedError]]:
     paths = [PartitionStatePath(*tp).path for tp in partitions]
     found: dict[TopicPartition, PartitionState] = {}
+    problems: list[MalformedZnodeError | NotPermittedError] = []
     for tp, path, znode in zip(partitions, paths, read_each(store, paths), strict=True):
-        if isinstance(znode, Znode):
+        if isinstance(znode, NotPermittedError):
+            problems.append(znode)
+        elif znode is not None:
             try:
                 found[tp] = decode_partition_state(path, znode.data)
-            except MalformedZnodeError:
-                continue
-    return found
+            except MalformedZnodeError as error:
+                problems.append(error)
+    return found, problems
 
 
 def _leadership(

@@ -61,6 +61,7 @@ _FIELDS = (
     "closed",
 )
 _GROUPS_SHOWN = 3
+_PROBLEMS_SHOWN = 10
 
 
 @click.command(
@@ -84,12 +85,17 @@ def topics(ctx: click.Context, output: Output, cluster: ClusterOptions, names: t
 
     With TOPIC the command shows the partitions of these topics: the leader and its epoch, the replicas (the first one
     is the preferred leader) and the replicas in sync. NEXT is the broker that would lead if the leader failed now: the
-    first replica that is alive and in sync.
+    first replica that is alive and in sync. The exit code is 1 if a topic or the state of a partition cannot be read.
     """
     with open_store(load_cluster_config(cluster)) as store:
         if names:
-            _show_partitions(read_leadership(store, dict.fromkeys(names)), output)
-            return
+            partitions, problems = read_leadership(store, dict.fromkeys(names))
+            _show_partitions(partitions, output)
+            for unknown in problems[:_PROBLEMS_SHOWN]:
+                say_error(f"Not known: {unknown}")
+            if len(problems) > _PROBLEMS_SHOWN:
+                say_error(f"and {len(problems) - _PROBLEMS_SHOWN} more of these")
+            ctx.exit(1 if problems else 0)
         readers, forbidden = read_readers(store)
         found = read_topics(store, readers)
     match output:

@@ -67,6 +67,32 @@ def test_a_topic_is_shown_with_its_leaders_and_the_next_leaders(cluster):
     assert lines[2] == ["t", "2", "-", "1", "3,1,0", "3", "-"]
 
 
+@pytest.mark.parametrize("form", [[], ["--json"], ["--format", "csv"]], ids=" ".join)
+@pytest.mark.parametrize("place", ["/brokers/topics/t", "/brokers/topics/t/partitions/0/state"])
+@pytest.mark.parametrize("how", ["closed", "garbage"])
+def test_what_cannot_be_read_of_one_topic_is_named_and_hides_no_other(cluster, how, place, form):
+    """The state of a partition that an ACL closes is no missing leader."""
+    topic(cluster, "t", ([0], 0, 0, [0]))
+    topic(cluster, "u", ([1], 1, 0, [1]))
+    if how == "closed":
+        cluster.forbidden.append(place)
+    else:
+        cluster.store.set_data(place, b"\xff{")
+    done = cluster.run("topics", "t", "u", *form)
+    assert done.code == 1
+    assert f"Not known: {place} " in done.err
+    rows = {(row["topic"], row["leader"]) for row in json.loads(cluster.run("topics", "t", "u", "--json").out)}
+    assert rows == {("u", 1)} | ({("t", None)} if place.endswith("state") else set())
+    assert done.out
+
+
+@pytest.mark.parametrize("name", ["", "..", "a/b", "t/partitions", "\udcff", "a\x01"])
+def test_a_name_that_no_topic_can_have_is_asked_about_nowhere(cluster, name):
+    topic(cluster, "t", ([0], 0, 0, [0]))
+    done = cluster.run("topics", name)
+    assert (done.code, "does not exist" in done.err) == (1, True), done
+
+
 def test_requests_to_the_controller_are_shown(cluster):
     topic(cluster, "t", ([0, 1], 0, 0, [0, 1]), ([1, 0], 0, 0, [0, 1]))
     asked = '{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[2,1]}]}'
