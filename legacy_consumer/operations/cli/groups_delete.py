@@ -66,6 +66,10 @@ def delete(
         if topic is None:
             say_migrated(use)
         else:
+            bare = [one.group for one in use if not one.tree.below(topic)]
+            if bare:
+                say_error(f"Note: left out, without a znode of topic {topic}: {some(bare)}")
+            use = [one for one in use if one.group not in bare]
             _say_open_migrations(use, topic)
         if not execution.execute:
             for one in use:
@@ -78,7 +82,7 @@ def delete(
 
 
 def _say_open_migrations(use: list[GroupUse], topic: str) -> None:
-    migrating = [one.group for one in use if one.open_migration is not None and one.tree.below(topic)]
+    migrating = [one.group for one in use if one.open_migration is not None]
     if migrating:
         say_error(
             f"Note: a migration is open: {some(migrating)}. Without these offsets `migrate rollback` is refused until "

@@ -910,6 +910,19 @@ def test_a_lost_connection_ends_no_watch_that_is_written_into_a_file(cluster, mo
     assert done.err.count("measurements are missing from here on: lost") == 1
 
 
+def test_the_deletion_of_a_topic_is_not_told_of_groups_that_have_nothing_of_it(cluster, tmp_path):
+    cluster.commit("g", "t", 5)
+    cluster.commit("other", "u", 5)
+    delete = ["groups", "delete", "g", "other", "--topic", "t"]
+    for words in ([], ["--execute", "--backup-dir", str(tmp_path)]):
+        done = cluster.run(*delete, *words)
+        assert (done.code, "other" in done.out) == (0, False), done
+        assert "Note: left out, without a znode of topic t: other\n" in done.err
+    [file] = tmp_path.iterdir()
+    assert list(json.loads(file.read_text())["offsets"]) == ["g"]
+    assert cluster.run(*delete).code == 1
+
+
 def test_a_watch_of_a_group_that_is_deleted_ends(cluster, monkeypatch):
     monkeypatch.setattr(watching, "_sleep", lambda *_: cluster.store.delete("/consumers/g") or True)
     cluster.put("/consumers/g")
