@@ -21,7 +21,7 @@ from legacy_consumer.operations.admin.lag_verdict import Kind, Verdict
 from legacy_consumer.operations.admin.lag_watch import GroupWatch, judge_whole
 from legacy_consumer.operations.admin.offsets_in_kafka import read_offsets_in_kafka, seen_from_kafka
 from legacy_consumer.operations.cli.helpers.group_documents import PARTITION_FIELDS, group_document, partition_records
-from legacy_consumer.operations.cli.helpers.group_names import check_wanted, refuse_missing, wanted_groups
+from legacy_consumer.operations.cli.helpers.group_names import check_wanted, refuse_missing, say_if_none, wanted_groups
 from legacy_consumer.operations.cli.helpers.group_tables import ODD, Line, group_parts
 from legacy_consumer.operations.cli.helpers.kafka_formats import KAFKA_FORMATS, kafka_lines
 from legacy_consumer.operations.cli.helpers.lasting_output import outlasts_reader
@@ -236,6 +236,7 @@ class _Printer:
                     self._print_as_kafka([one for one, _ in found])
                 else:
                     self._print_tables(found)
+        say_if_none(found)
         self._warn(found)
         return found
 
@@ -251,7 +252,6 @@ class _Printer:
                 click.echo()
             print_parts(group_parts(*one))
         if not found:
-            say_error("There is no group in /consumers.")
             return
         say(f"a member with the settings of this command would fetch with {self.fetches_with}", "dim")
 

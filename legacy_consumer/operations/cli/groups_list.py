@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from legacy_consumer.operations.admin.group_list import list_groups
+from legacy_consumer.operations.cli.helpers.group_names import say_if_none
 from legacy_consumer.operations.cli.helpers.options import (
     ClusterOptions,
     cluster_options,
@@ -66,8 +67,7 @@ def list_command(ctx: click.Context, output: Output, cluster: ClusterOptions, de
     else:
         for name in names:
             say(name)
-    if not names:
-        say_error("There is no group in /consumers.")
+    say_if_none(names)
     for group, problem in forbidden.items():
         say_error(f"Group {group} is left out: {problem}")
     ctx.exit(1 if forbidden else 0)

@@ -9,7 +9,7 @@ import click
 
 from legacy_consumer.operations.admin.groups import GroupDescription, GroupMember, UnreadableMember, describe_groups
 from legacy_consumer.operations.cli.helpers.group_documents import session
-from legacy_consumer.operations.cli.helpers.group_names import check_wanted, refuse_missing, wanted_groups
+from legacy_consumer.operations.cli.helpers.group_names import check_wanted, refuse_missing, say_if_none, wanted_groups
 from legacy_consumer.operations.cli.helpers.group_tables import (
     MEMBER_COLUMNS,
     Line,
@@ -91,6 +91,7 @@ def members(
         if not is_watched:
             found = look()
             _print(found, output)
+            say_if_none(found)
             ctx.exit(0 if all(one.problem is None for one in found) else 1)
 
         def print_look() -> None:

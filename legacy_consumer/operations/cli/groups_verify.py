@@ -8,7 +8,7 @@ from dataclasses import asdict
 import click
 
 from legacy_consumer.operations.admin.verification import Verification, verify_groups
-from legacy_consumer.operations.cli.helpers.group_names import check_wanted, refuse_missing, wanted_groups
+from legacy_consumer.operations.cli.helpers.group_names import check_wanted, refuse_missing, say_if_none, wanted_groups
 from legacy_consumer.operations.cli.helpers.group_tables import BAD, GOOD, ODD, count
 from legacy_consumer.operations.cli.helpers.lasting_output import outlasts_reader
 from legacy_consumer.operations.cli.helpers.options import (
@@ -73,6 +73,7 @@ def verify(
         names = wanted_groups(store, groups, all_groups=all_groups)
         found = verify_groups(store, names, strategy=wanted)
         refuse_missing(groups, (one.group for one in found))
+    say_if_none(found)
     if output is Output.JSON:
         documents = [_document(one) for one in found]
         print_json(documents[0] if len(groups) == 1 else documents)

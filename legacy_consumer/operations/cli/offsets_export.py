@@ -12,7 +12,7 @@ from legacy_consumer.offsets.topic_partitions import TopicsOnce
 from legacy_consumer.operations.admin.offset_files import OffsetFormat, write_offsets
 from legacy_consumer.operations.admin.offset_plans import Standing, read_standings
 from legacy_consumer.operations.admin.whole_files import replace_whole
-from legacy_consumer.operations.cli.helpers.group_names import check_wanted, wanted_groups
+from legacy_consumer.operations.cli.helpers.group_names import check_wanted, say_if_none, wanted_groups
 from legacy_consumer.operations.cli.helpers.group_tables import count
 from legacy_consumer.operations.cli.helpers.options import (
     ClusterOptions,
@@ -70,6 +70,7 @@ def export(
         once = TopicsOnce(store)
         found, problems = _read(store, names, once, all_groups=all_groups)
         topics = once.marks({tp.topic for standings in found.values() for tp in standings})
+    say_if_none(names)
     form = OffsetFormat.JSON if as_json else OffsetFormat(format_name)
     offsets = {group: _committed(standings) for group, standings in found.items()}
     unreadable = {group: _unreadable(standings) for group, standings in found.items()}

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 import click
 
 from legacy_consumer.errors import NoSuchGroupError
 from legacy_consumer.operations.admin.group_list import list_groups
+from legacy_consumer.operations.cli.helpers.tables import say_error
 from zk_layout.errors import ConfigError
 from zk_layout.store import ZkStore
 
@@ -38,6 +39,12 @@ def check_wanted(groups: Sequence[str], *, all_groups: bool) -> None:
 def wanted_groups(store: ZkStore, groups: Sequence[str], *, all_groups: bool) -> list[str]:
     """Return the named groups, each once, or all groups there are. Whether the named ones exist is seen in reading."""
     return list(list_groups(store)) if all_groups else list(dict.fromkeys(groups))
+
+
+def say_if_none(found: Collection[object]) -> None:
+    """Say it if there is no group at all: an empty answer looks as if all were well, and the chroot may be wrong."""
+    if not found:
+        say_error("There is no group in /consumers.")
 
 
 def refuse_missing(groups: Sequence[str], found: Iterable[str]) -> None:

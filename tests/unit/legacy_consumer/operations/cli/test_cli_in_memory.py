@@ -923,6 +923,17 @@ def test_the_deletion_of_a_topic_is_not_told_of_groups_that_have_nothing_of_it(c
     assert cluster.run(*delete).code == 1
 
 
+@pytest.mark.parametrize("form", [[], ["--json"]], ids=["text", "json"])
+@pytest.mark.parametrize(
+    "words",
+    [["groups", "describe", "--check"], ["groups", "members"], ["groups", "verify"], ["offsets", "export"]],
+    ids=" ".join,
+)
+def test_a_look_at_all_groups_says_that_there_is_none(cluster, words, form):
+    done = cluster.run(*words, "--all-groups", *form)
+    assert (done.code, done.err) == (0, "There is no group in /consumers.\n")
+
+
 def test_a_watch_of_a_group_that_is_deleted_ends(cluster, monkeypatch):
     monkeypatch.setattr(watching, "_sleep", lambda *_: cluster.store.delete("/consumers/g") or True)
     cluster.put("/consumers/g")
