@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from legacy_consumer.errors import NoSuchGroupError, NoSuchPartitionError, NoSuchTopicError
 from legacy_consumer.offsets.judgement import written_elsewhere
-from legacy_consumer.offsets.topic_partitions import TopicsOnce
+from legacy_consumer.offsets.topic_partitions import TopicsOnce, is_topic_name
 from legacy_consumer.operations.admin.errors import UnreadableOffsetsError
 from legacy_consumer.operations.admin.group_acls import GroupAcls
 from legacy_consumer.operations.admin.group_members import RegisteredMember, read_members
@@ -141,6 +141,9 @@ def choose_partitions(
     its partitions are read from the cluster.
     Raises: NoSuchTopicError, NoSuchPartitionError; the reason why a topic cannot be read.
     """
+    for topic in topics:
+        if not is_topic_name(topic):
+            raise NoSuchTopicError(topic)
     lives = cluster.lives(topics or {tp.topic for tp in standings})
     cluster.refuse_unreadable(lives)
     if not topics:

@@ -9,6 +9,7 @@ import click
 
 from legacy_consumer.offsets.judgement import TopicOrigin, judge, written_in_kafka
 from legacy_consumer.operations.admin.offset_files import OffsetFile, Offsets, read_offsets
+from legacy_consumer.operations.cli.helpers.group_names import check_name
 from legacy_consumer.operations.cli.helpers.outputs import require_input
 from legacy_consumer.operations.cli.helpers.tables import say_error
 from legacy_consumer.operations.cli.helpers.topic_choices import Topics, is_chosen
@@ -31,11 +32,17 @@ def load_offsets(file: str) -> OffsetFile:
 
 
 def choose_offsets(file: str, groups: Mapping[str, Offsets], topics: Topics) -> dict[str, Offsets]:
-    """Of each group what is chosen. Raises: click.ClickException if the file has nothing of a topic that is named."""
+    """Of each group what is chosen.
+
+    Raises: click.ClickException if the file has nothing of a topic that is named; ConfigError for a topic that cannot
+    be.
+    """
     chosen: dict[str, Offsets] = {}
     for group, offsets in groups.items():
         chosen[group] = {tp: offset for tp, offset in offsets.items() if is_chosen(tp, topics)}
     there = {tp.topic for offsets in chosen.values() for tp in offsets}
+    for topic in sorted(there):
+        check_name("topic", topic)
     for topic in topics:
         if topic not in there:
             some = ", ".join(groups)

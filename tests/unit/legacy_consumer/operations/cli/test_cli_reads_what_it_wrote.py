@@ -65,6 +65,27 @@ def test_every_name_that_a_group_can_have_is_exported_and_imported(cluster, tmp_
     assert {name: offsets(cluster, name) for name in ODD_NAMES} == before
 
 
+@pytest.mark.parametrize("topic", [".", "..", "a\x01", "\ud800", "\ue000"])
+def test_a_file_with_a_topic_that_no_znode_can_have_is_refused_as_a_whole(cluster, tmp_path, topic):
+    cluster.commit("g", "t", 5, 6)
+    file = tmp_path / "offsets.json"
+    file.write_text(json.dumps({"version": 1, "offsets": {"g": {"t": {"0": 1}, topic: {"0": 7}}}}))
+    before = cluster.tree()
+    for words in (["import", str(file)], ["import", str(file), "--no-check"], ["reset", "g", "--from-file", str(file)]):
+        done = cluster.run("offsets", *words, "--execute", "--no-backup")
+        assert (done.code, cluster.tree()) == (1, before), done
+        assert "is no name that a topic can have" in done.err
+    assert cluster.run("offsets", "import", str(file), "--topic", "t", "--execute", "--no-backup").code == 0
+
+
+@pytest.mark.parametrize("topic", ["..", "t/partitions", "a\x01", "\udcff"])
+def test_a_name_that_no_topic_can_have_is_no_topic(cluster, topic):
+    cluster.commit("g", "t", 5, 6)
+    for words in (["reset", "g", "--to-earliest"], ["copy", "g", "other"]):
+        done = cluster.run("offsets", *words, "--topic", topic)
+        assert (done.code, "does not exist: check its name" in done.err) == (1, True), done
+
+
 def test_the_printed_export_is_the_same_as_the_file(cluster, tmp_path, monkeypatch):
     cluster.commit("bill\u200bing", "t", 1, 2)
     cluster.run("offsets", "export", "--all-groups", "--output", str(tmp_path / "f"))
