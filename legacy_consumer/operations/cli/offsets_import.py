@@ -52,7 +52,7 @@ Examples:
 @output_options
 @safety_options
 @click.argument("file")
-@click.option("--group", metavar="GROUP", help="Only this group; required for a CSV file, which names no group.")
+@click.option("--group", metavar="GROUP", help="Only this group; required for a file that names no group, as most CSV.")
 @click.option(
     "--topic",
     "topics",
@@ -89,6 +89,8 @@ def import_command(
     warns if a group also has offsets in Kafka, or if no broker tells. The command creates missing groups; from a backup
     of a secured group, with the ACLs of that group.
     """
+    if clamp and no_check:
+        raise click.UsageError("--clamp asks the brokers where the logs end: leave out --no-check.")
     given = load_offsets(file)
     _say_untouched(given)
     names = [group] if group is not None else sorted(given.groups)

@@ -117,10 +117,13 @@ def reset(
     tells whether it has some.
 
     Nothing is written if an offset lies outside the log, or if a broker that the plan needs does not answer. With
-    --clamp, and always with --shift-by, the nearest offset inside the log takes its place.
+    --clamp, and always with --shift-by, the nearest offset inside the log takes its place. Offsets that a file has for
+    an earlier topic of the same name are left out, and the exit code is 1.
     """
     check_group(group)
     chosen = parse_topics(topics)
+    if takes_earlier and from_file is None:
+        raise click.UsageError("--of-earlier-topics is about the offsets of --from-file FILE.")
     given = None if from_file is None else load_offsets(from_file)
     target = _target(to_earliest, to_latest, to_offset, shift_by, to_time, by_duration, from_file, given, group)
     earlier: list[TopicPartition] = []

@@ -49,7 +49,6 @@ def execution_options(
             "--backup-dir",
             metavar="DIR",
             type=click.Path(path_type=Path, file_okay=False),
-            default=Path(),
             help="The folder for the backup; default: the current folder.",
         )
         @click.option("--no-backup", is_flag=True, help="Write no backup.")
@@ -59,10 +58,12 @@ def execution_options(
             if execute and only_dry:
                 raise click.UsageError("Give either --execute or --dry-run.")
             folder, no_backup = kwargs.pop("backup_dir"), kwargs.pop("no_backup")
-            assert isinstance(folder, Path)
+            if folder is not None and no_backup:
+                raise click.UsageError("Give either --backup-dir or --no-backup.")
+            assert folder is None or isinstance(folder, Path)
             # a backup of what was left alone is made smaller, whatever ends the command
             with unwound_by_signals(), lasting_output() if execute else nullcontext():
-                return command(Execution(execute, None if no_backup else folder), *args, **kwargs)
+                return command(Execution(execute, None if no_backup else folder or Path()), *args, **kwargs)
 
         return with_execution
 

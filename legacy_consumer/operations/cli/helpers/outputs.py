@@ -44,6 +44,8 @@ def output_options(command: Callable[Concatenate[Output, P], R]) -> Callable[P, 
     def with_output(*args: P.args, **kwargs: P.kwargs) -> R:
         name = kwargs.pop("output_name")
         as_json = kwargs.pop("as_json")
+        if as_json and name == Output.CSV.value:
+            raise click.UsageError("Give either --json or --format csv.")
         return command(Output.JSON if as_json else Output(name), *args, **kwargs)
 
     return with_output

@@ -934,6 +934,24 @@ def test_a_look_at_all_groups_says_that_there_is_none(cluster, words, form):
     assert (done.code, done.err) == (0, "There is no group in /consumers.\n")
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["offsets", "import", "/dev/null", "--no-check", "--clamp"],
+        ["offsets", "reset", "g", "--to-earliest", "--of-earlier-topics"],
+        ["offsets", "reset", "g", "--to-earliest", "--no-backup", "--backup-dir", "."],
+        ["groups", "delete", "g", "--no-backup", "--backup-dir", "."],
+        ["groups", "prune", "--older-than", "1d", "--json", "--format", "csv"],
+        ["groups", "list", "--format", "csv", "--json"],
+    ],
+    ids=" ".join,
+)
+def test_an_option_that_would_have_no_effect_beside_another_is_misuse(cluster, words):
+    cluster.commit("g", "t", 5)
+    done = cluster.run(*words)
+    assert (done.code, done.out) == (2, ""), done
+
+
 def test_a_watch_of_a_group_that_is_deleted_ends(cluster, monkeypatch):
     monkeypatch.setattr(watching, "_sleep", lambda *_: cluster.store.delete("/consumers/g") or True)
     cluster.put("/consumers/g")
