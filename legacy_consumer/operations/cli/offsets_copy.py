@@ -79,4 +79,6 @@ def copy(
         plan = make_plan(store, target, standings_or_none(store, target, once), after, acls, topics=once)
         if in_kafka is not None:
             warn_of_kafka(cluster, store, [plan])
+        else:
+            say_error(f"Kafka was not asked about group {target}.")
         carry_out(store, [plan], safety, output, name=target)

@@ -194,6 +194,7 @@ def test_a_change_says_that_no_broker_tells_of_offsets_in_kafka(world, tmp_path,
     assert (done.code, len(asked)) == (0, 1), done
     group = "h" if command == "copy" else "g"
     assert f"Warning: it is not known whether group {group} has offsets in Kafka" in done.err
+    assert ("Kafka was not asked about group g." in done.err) == (command == "copy")
 
 
 def test_an_import_asks_no_more_brokers_for_offsets_in_kafka_after_a_silent_one(world, tmp_path, monkeypatch):
