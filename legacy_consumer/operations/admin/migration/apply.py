@@ -30,7 +30,7 @@ from legacy_consumer.operations.admin.migration.plan import Action, Direction, M
 from legacy_consumer.operations.admin.migration.record import MigrationRecord, Phase, write_record
 from legacy_consumer.operations.admin.offset_fence import written_since
 from legacy_consumer.operations.admin.topic_fence import topic_checks
-from zk_layout.errors import ZooKeeperError
+from zk_layout.errors import NotPermittedError, ZooKeeperError
 from zk_layout.model import TopicPartition
 from zk_layout.paths import ConsumerIdsPath, OffsetPath, OwnerPath
 
@@ -94,24 +94,29 @@ def refuse(plan: MigrationPlan, direction: Direction) -> None:
 def begin_step(
     sides: Sides, plan: MigrationPlan, phase: Phase, backup: Path, *, no_members: bool = False
 ) -> MigrationRecord:
-    """The backup, then the record: from here on everybody sees that something is under way.
+    """The backup, then the record: from here on everybody sees that something is under way. Without it no backup stays.
 
     no_members, Raises: as write_record.
     """
     at_ms = sides.clock.wall_ms()
     write_backup(plan.look, phase.value, at_ms, backup, read_group_acls(sides.store, [plan.group]))
     logger.info("group %s: migration %s, backup in %s", plan.group, phase.value, backup)
-    return write_record(
-        sides.store,
-        plan.group,
-        plan.look.record,
-        phase,
-        at_ms=at_ms,
-        zxid=plan.look.zxid,
-        backup=str(backup),
-        left_out=_left_out(plan),
-        no_members=no_members,
-    )
+    try:
+        return write_record(
+            sides.store,
+            plan.group,
+            plan.look.record,
+            phase,
+            at_ms=at_ms,
+            zxid=plan.look.zxid,
+            backup=str(backup),
+            left_out=_left_out(plan),
+            no_members=no_members,
+        )
+    except (ActiveGroupError, MigrationRefusedError, NotPermittedError):
+        # nothing was written, and an import of the backup would move the group
+        backup.unlink(missing_ok=True)
+        raise
 
 
 def _left_out(plan: MigrationPlan) -> dict[TopicPartition, str]:

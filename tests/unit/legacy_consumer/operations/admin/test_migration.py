@@ -329,6 +329,7 @@ def test_of_two_operators_at_once_the_second_gets_an_error(world):
     with pytest.raises(MigrationRefusedError, match="another operator works on its migration"):
         apply_migration(world.sides, plan, world.backup())
     assert world.in_kafka() == [None] * 3
+    assert list(world.folder.iterdir()) == []
 
 
 def test_without_permission_in_zookeeper_nothing_is_written_to_kafka(world, monkeypatch):
@@ -339,6 +340,7 @@ def test_without_permission_in_zookeeper_nothing_is_written_to_kafka(world, monk
     with pytest.raises(NotPermittedError, match="/consumers/g/migration may not be accessed"):
         world.apply()
     assert world.in_kafka() == [None] * 3
+    assert list(world.folder.iterdir()) == []
 
 
 def test_both_kinds_of_members_at_once_are_found(world):
