@@ -109,6 +109,7 @@ class ZkOffsetsWriter(DataSourceArrowWriter):
                 "spark",
                 {plan.group: plan.backup for plan in plans},
                 {plan.group: plan.unreadable for plan in plans},
+                topics={topic: mark for plan in plans for topic, mark in plan.marks.items()},
             )
             logger.warning("the previous offsets are in %s", file)
         write_all(store, plans, force=options.live_groups is LiveGroups.ALLOW)

@@ -17,7 +17,8 @@ znode that cannot be read stands beside it, for people; it is not put back:
      "unreadable": {"billing": {"orders": {"2": "12345\\n"}}}}
 
 "topics" says for which topics the offsets were committed, so that they are not put back for later ones of the same
-names (see judgement.metadata_of); a file without it is believed:
+names (see judgement.metadata_of); a file without it is believed. Of a topic that does not exist when the file is
+written it says when an offset was written last, which is before any later topic of that name is created:
 
     "topics": {"orders": "topic-czxid=0x1f3"}
 
@@ -40,10 +41,11 @@ from __future__ import annotations
 import csv
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import Enum
 from typing import NamedTuple, TypeAlias, TypeVar
 
+from legacy_consumer.offsets.judgement import TopicOrigin, metadata_of
 from legacy_consumer.operations.admin.errors import BadOffsetFileError
 from legacy_consumer.operations.admin.group_acls import GroupAcls
 from zk_layout.model import TopicPartition
@@ -106,7 +108,7 @@ def write_offsets(
 ) -> str:
     """The text of a file. Lines leave out partitions without an offset, which they cannot express.
 
-    topics: {topic: what metadata_of says of it}. unreadable, more, acls, topics: only JSON can tell those.
+    topics: as marks_of gives it. unreadable, more, acls, topics: only JSON can tell those.
     """
     if form is OffsetFormat.ZK:
         return "".join(
@@ -129,6 +131,15 @@ def write_offsets(
     if acls:
         document["acls"] = {group: found.document() for group, found in sorted(acls.items()) if group in groups}
     return json.dumps(document, indent=2) + "\n"
+
+
+def marks_of(
+    topics: Collection[str], origins: Mapping[str, TopicOrigin], written: Iterable[tuple[TopicPartition, int | None]]
+) -> dict[str, str]:
+    """{topic: its mark in a file}. written: the zxid of the last write of each offset, None without a znode."""
+    zxids = {tp.topic: zxid for tp, zxid in written if zxid is not None}
+    marks = {topic: metadata_of(TopicOrigin(zxids[topic])) for topic in topics if topic in zxids}
+    return {**marks, **{topic: metadata_of(origins[topic]) for topic in topics if topic in origins}}
 
 
 def begun_line(group: str) -> str:

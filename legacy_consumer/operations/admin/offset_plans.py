@@ -12,6 +12,7 @@ from legacy_consumer.operations.admin.errors import UnreadableOffsetsError
 from legacy_consumer.operations.admin.group_acls import GroupAcls
 from legacy_consumer.operations.admin.group_members import RegisteredMember, read_members
 from legacy_consumer.operations.admin.group_table import GroupPartition, read_group_partitions
+from legacy_consumer.operations.admin.offset_files import marks_of
 from legacy_consumer.operations.admin.topic_fence import TopicCreations
 from zk_layout.model import TopicPartition
 from zk_layout.paths import GroupPath
@@ -185,7 +186,8 @@ def make_plan(
     before = standings or {}
     changes = tuple(OffsetChange(tp, before.get(tp, Standing()), after[tp]) for tp in sorted(after))
     members = read_members(store, [group]) if members is None else members
-    marks = topics.marks({tp.topic for tp in after})
+    named = {tp.topic for tp in after}
+    marks = marks_of(named, topics.origins(named), [(tp, standing.zxid) for tp, standing in before.items()])
     return OffsetPlan(group, changes, tuple(members), acls, creations, marks, is_new=standings is None)
 
 

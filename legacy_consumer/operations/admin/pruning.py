@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from legacy_consumer.offsets.judgement import (
     TopicOrigin,
     judge,
-    metadata_of,
     written_elsewhere,
     written_in_zookeeper,
 )
@@ -16,6 +15,7 @@ from legacy_consumer.offsets.topic_lives import read_topic_origins
 from legacy_consumer.operations.admin.errors import DamagedRecordError, NothingOfTopicError, OpenMigrationError
 from legacy_consumer.operations.admin.group_trees import GroupTree, read_trees
 from legacy_consumer.operations.admin.migration.record import Phase, decode_record
+from legacy_consumer.operations.admin.offset_files import marks_of
 from zk_layout.errors import BadVersionError
 from zk_layout.model import TopicPartition
 from zk_layout.paths import ConsumerIdsPath, ConsumersPath, GroupPath, OffsetPath
@@ -120,7 +120,7 @@ def _use_of(tree: GroupTree, origins: Mapping[str, TopicOrigin]) -> GroupUse:
         made if last is None else last,
         offsets,
         unreadable,
-        {topic: metadata_of(origins[topic]) for topic in sorted({tp.topic for tp in offsets} & origins.keys())},
+        marks_of({tp.topic for tp in offsets}, origins, [(tp, znode.stat.mzxid) for tp, znode in tree.offsets.items()]),
         open_migration,
         is_migrated,
         tree,

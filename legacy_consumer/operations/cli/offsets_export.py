@@ -9,7 +9,7 @@ import click
 
 from legacy_consumer.errors import NoSuchGroupError
 from legacy_consumer.offsets.topic_partitions import TopicsOnce
-from legacy_consumer.operations.admin.offset_files import OffsetFormat, write_offsets
+from legacy_consumer.operations.admin.offset_files import OffsetFormat, marks_of, write_offsets
 from legacy_consumer.operations.admin.offset_plans import Standing, read_standings
 from legacy_consumer.operations.admin.whole_files import replace_whole
 from legacy_consumer.operations.cli.helpers.group_names import check_wanted, say_if_none, wanted_groups
@@ -69,7 +69,9 @@ def export(
         names = wanted_groups(store, groups, all_groups=all_groups)
         once = TopicsOnce(store)
         found, problems = _read(store, names, once, all_groups=all_groups)
-        topics = once.marks({tp.topic for standings in found.values() for tp in standings})
+        written = [(tp, standing.zxid) for standings in found.values() for tp, standing in standings.items()]
+        named = {tp.topic for tp, _ in written}
+        topics = marks_of(named, once.origins(named), written)
     say_if_none(names)
     form = OffsetFormat.JSON if as_json else OffsetFormat(format_name)
     offsets = {group: _committed(standings) for group, standings in found.items()}

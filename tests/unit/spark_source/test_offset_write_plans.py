@@ -1,5 +1,6 @@
 """The plans of one write: read together for all groups, and over everything that stands there."""
 
+import json
 from collections import Counter
 
 import pyarrow as pa
@@ -7,7 +8,8 @@ import pytest
 
 from spark_source.errors import OffsetWriteError, SchemaMismatchError
 from spark_source.offset_rows import check_batch, offset_columns
-from spark_source.offset_write import make_plans, write_all
+from spark_source.offset_write import ZkOffsetsWriter, make_plans, write_all
+from spark_source.options import parse_write_options
 from zk_layout.errors import ConnectionLostError
 from zk_layout.memory_store import MemoryStore, MemoryZooKeeper
 from zk_layout.model import TopicPartition
@@ -51,6 +53,18 @@ def test_the_plans_of_many_groups_take_as_many_reads_as_that_of_one(store):
         assert len(make_plans(counted, wanted(groups))) == groups
         calls.append(counted.calls)
     assert calls[0] == calls[1]
+
+
+def test_a_backup_says_for_which_topics_its_offsets_are(store, tmp_path):
+    """So that an import does not give them to a later topic of the same name."""
+    options = parse_write_options(
+        {"zookeeper.connect": "zk:2181", "backupFolder": str(tmp_path), "outsideLog": "allow"}
+    )
+    writer = ZkOffsetsWriter(options, ("group", "topic", "partition", "offset"))
+    writer._write(store, wanted(1))
+    [file] = tmp_path.iterdir()
+    [stat] = store.exists_many(["/brokers/topics/t"])
+    assert json.loads(file.read_text())["topics"] == {"t": f"topic-czxid=0x{stat.czxid:x}"}
 
 
 def test_each_plan_holds_the_members_of_its_own_group(store):

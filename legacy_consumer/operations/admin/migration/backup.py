@@ -15,10 +15,10 @@ from pathlib import Path
 from urllib.parse import quote
 
 from legacy_consumer.errors import MigrationRefusedError
-from legacy_consumer.offsets.judgement import metadata_of, written_elsewhere
+from legacy_consumer.offsets.judgement import written_elsewhere
 from legacy_consumer.operations.admin.group_acls import GroupAcls
 from legacy_consumer.operations.admin.migration.picture import Look
-from legacy_consumer.operations.admin.offset_files import OffsetFormat, by_topic, write_offsets
+from legacy_consumer.operations.admin.offset_files import OffsetFormat, by_topic, marks_of, write_offsets
 from legacy_consumer.operations.admin.whole_files import create_whole
 from zk_layout.model import TopicPartition
 
@@ -42,8 +42,9 @@ def write_backup(look: Look, step: str, at_ms: int, file: Path, acls: Mapping[st
             unreadable[one.tp] = one.unreadable
         else:
             zookeeper[one.tp] = written_elsewhere(one.zookeeper.offset, one.zookeeper.outlived)
-    origins = {one.tp.topic: one.zookeeper.topic for one in look.partitions}
-    marks = {topic: metadata_of(origin) for topic, origin in origins.items() if origin is not None}
+    topics = {one.tp.topic: one.zookeeper.topic for one in look.partitions}
+    origins = {topic: origin for topic, origin in topics.items() if origin is not None}
+    marks = marks_of(topics.keys(), origins, [(one.tp, one.zookeeper.transaction or None) for one in look.partitions])
     more = {"before": step, "at_ms": at_ms, "kafka": {look.group: by_topic(kafka)}}
     text = write_offsets({look.group: zookeeper}, OffsetFormat.JSON, {look.group: unreadable}, more, acls, marks)
     try:

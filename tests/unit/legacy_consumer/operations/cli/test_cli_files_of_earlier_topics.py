@@ -66,6 +66,30 @@ def test_a_flag_takes_it_all_the_same(cluster, file, reader):
 
 
 @pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize("writer", ["export", "import", "delete"])
+def test_an_offset_of_a_topic_that_did_not_exist_is_of_an_earlier_one_when_it_does(cluster, tmp_path, writer, reader):
+    cluster.drop("anew")
+    given, folder = tmp_path / "given.json", tmp_path / "written"
+    folder.mkdir()
+    given.write_text(json.dumps({"version": 1, "offsets": {"g": {"anew": {"0": 70}}}}))
+    words = ["offsets", "import", str(given), "--execute", "--backup-dir", str(folder)]
+    assert cluster.run(*(words if writer == "import" else WRITERS[writer](folder / "o.json"))).code == 0
+    [file] = folder.iterdir()
+    if cluster.store.exists("/consumers/g") is None:
+        cluster.put("/consumers/g")
+    before = stands(cluster, "anew")
+    # as long as there is none, an offset may be put back
+    if reader == "import":
+        assert cluster.run(*READERS[reader](file)[:-2]).code == 0
+    cluster.topic("anew", (0, 100))
+    done = cluster.run(*READERS[reader](file))
+    assert (done.code, stands(cluster, "anew")) == (1, before), done
+    assert "Left out: anew/0 of group g" in done.err
+    assert cluster.run(*READERS[reader](file), "--of-earlier-topics").code == 0
+    assert stands(cluster, "anew") == b"60"
+
+
+@pytest.mark.parametrize("reader", READERS)
 def test_a_topic_of_which_the_file_has_nothing_is_an_error(cluster, tmp_path, reader):
     file = tmp_path / "o.json"
     file.write_text(json.dumps({"version": 1, "offsets": {"g": {"kept": {"0": 5}}}}))
