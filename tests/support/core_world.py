@@ -87,7 +87,7 @@ class World:
         self.rng = rng = random.Random(seed)
         self.now = 100.0
         self.core = FetchCore(SETTINGS, glance)
-        self.version = rng.choice((2, 4, 11, 11, 11))
+        self.version = rng.choice((2, 4, 10, 10, 10))
         self.brokers = [BrokerAddress(number, "h", 9000 + number, 4) for number in range(rng.choice((1, 2, 2, 3)))]
         self.partitions = [TopicPartition("t", number) for number in range(rng.choice((1, 1, 2, 2, 4)))]
         self.leaders = {tp: rng.choice(self.brokers) for tp in self.partitions}

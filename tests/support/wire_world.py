@@ -124,7 +124,7 @@ class Pipe:
 
 
 class Broker:
-    """Answers fetches of version 11 without sessions. fault: what goes wrong with a call, see World."""
+    """Answers fetches of version 10 without sessions. fault: what goes wrong with a call, see World."""
 
     def __init__(self, world, broker_id, host="broker"):
         self.world = world
@@ -239,7 +239,6 @@ class Broker:
             for number in (end, self.world.stable(tp), 0):
                 writer.int64(number)
             writer.int32(0)
-            writer.int32(-1)
             writer.byte_array(records)
         return writer.done()
 
@@ -279,7 +278,7 @@ class Opening:
                 )
         pipe = Pipe(self._world, self._broker)
         made = Connection(address, pipe, "c")
-        made.versions = Versions({Api.FETCH: 11})
+        made.versions = Versions({Api.FETCH: 10})
         if self._fault == "takes-and-ends":
             pipe.comes(b"", 0.0)
         return made

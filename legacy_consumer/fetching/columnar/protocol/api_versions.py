@@ -21,7 +21,7 @@ VERSION = 0
 FIRST_REGISTRATION_THAT_ANSWERS = 3
 
 _OURS: Mapping[Api, tuple[int, int]] = {
-    Api.FETCH: (0, 11),
+    Api.FETCH: (0, 10),
     Api.LIST_OFFSETS: (0, 2),
     Api.METADATA: (0, 4),
     Api.SASL_HANDSHAKE: (0, 1),
@@ -29,7 +29,8 @@ _OURS: Mapping[Api, tuple[int, int]] = {
 }
 """The oldest and newest version of each that is encoded and decoded here.
 
-Fetch 12 and later are flexible or name topics by id and bring nothing that a consumer would see.
+Fetch 11 lets followers answer: a broker that no longer leads would not say so, and one with a replica.selector.class of
+its own would send no records but the replica to ask. Later ones are flexible or name topics by id.
 """
 _BEFORE_API_VERSIONS: Mapping[int, Mapping[Api, int]] = {
     1: {Api.FETCH: 0, Api.LIST_OFFSETS: 0, Api.METADATA: 0},

@@ -4,12 +4,11 @@
               | v7: session id int32, session epoch int32
               | [topic string, [partition int32 | v9: current leader epoch int32 | offset int64
                                 | v5: log start offset int64 | partition max bytes int32]]
-              | v7: forgotten [topic string, [partition int32]] | v11: rack string
+              | v7: forgotten [topic string, [partition int32]]
     response  v1: throttle ms int32 | v7: error int16, session id int32
               | [topic string, [partition int32 | error int16 | high watermark int64
                                 | v4: last stable offset int64 | v5: log start offset int64
-                                | v4: aborted [producer id int64, first offset int64]
-                                | v11: preferred read replica int32 | record set bytes]]
+                                | v4: aborted [producer id int64, first offset int64] | record set bytes]]
 
     version   broker     what it brings                  message format at most
     0         0.8        no limit for the whole response 0
@@ -19,7 +18,6 @@
     4         0.11       transactions                    2
     7         1.1        incremental fetch sessions      2
     10        2.1        zstd                            2
-    11        2.3        (fetching from followers)       2
 
 A response may end in the middle of a batch of records. From version 3 on the first batch of the first partition that
 has any is sent whole, beyond all limits.
@@ -130,8 +128,6 @@ def encode_fetch(
             writer.int32(len(numbers))
             for number in numbers:
                 writer.int32(number)
-    if version >= 11:
-        writer.string("")
     return writer.done()
 
 
@@ -169,8 +165,6 @@ def decode_fetch(version: int, frame: memoryview | bytes) -> FetchResponse:
             aborted: tuple[tuple[int, int], ...] = ()
             if version >= 4:
                 aborted = tuple((reader.int64(), reader.int64()) for _ in range(reader.count(16)))
-                if version >= 11:
-                    reader.int32()  # a follower to read from, for consumers that named their rack
             partition = TopicPartition(topic, number)
             if partition in found:
                 raise reader.malformed(f"{partition} comes twice")

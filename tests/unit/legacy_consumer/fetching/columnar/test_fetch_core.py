@@ -38,7 +38,7 @@ SESSION = 77
 CORE = Path(core_package.__file__).parent
 
 
-def core_of(positions, version=11, settings=SETTINGS, glance=glance):
+def core_of(positions, version=10, settings=SETTINGS, glance=glance):
     """A core that is connected to the broker, which leads all of these."""
     core = FetchCore(settings, glance)
     core.change(positions)
@@ -125,7 +125,7 @@ def test_after_a_session_is_gone_all_is_named_again(ends):
         for tp in (T0, T1):
             core.leader_found(tp, BROKER, NOW)
         assert core.requests(NOW + 1) == [Open(BROKER)]
-        core.opened(BROKER, 11)
+        core.opened(BROKER, 10)
     send = request(core, NOW + 1)
     assert (send.session, set(send.partitions)) == (FetchSession(), {T0, T1})
 

@@ -34,7 +34,7 @@ from legacy_consumer.fetching.columnar.protocol.sasl import decode_authenticate,
 from zk_layout.model import TopicPartition
 
 T0, T1, U5 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 5)
-FETCH_VERSIONS = range(12)
+FETCH_VERSIONS = range(11)
 
 
 def built(*values):
@@ -140,9 +140,14 @@ def test_the_newest_version_that_both_speak_is_used():
     ranges = [(1, 4, 17), (2, 0, 8), (3, 9, 12), (17, 0, 1), (99, 0, 3)]
     frame = built((16, 0), (32, len(ranges)), *[(16, number) for one in ranges for number in one])
     versions = decode_api_versions(frame)
-    assert (versions.of(Api.FETCH), versions.of(Api.LIST_OFFSETS), versions.of(Api.SASL_HANDSHAKE)) == (11, 2, 1)
+    assert (versions.of(Api.FETCH), versions.of(Api.LIST_OFFSETS), versions.of(Api.SASL_HANDSHAKE)) == (10, 2, 1)
     with pytest.raises(BrokersUnavailableError, match="no version of METADATA"):
         versions.of(Api.METADATA)
+
+
+def test_fetches_are_sent_in_a_version_that_only_a_leader_answers():
+    """From version 11 on a broker that only follows answers as well: a fetcher stayed with it when the leader moved."""
+    assert decode_api_versions(built((16, 0), (32, 1), (16, 1), (16, 4), (16, 17))).of(Api.FETCH) == 10
 
 
 def test_a_broker_that_refuses_to_tell_its_versions_is_named_so():
@@ -165,11 +170,11 @@ def test_the_oldest_fetch_request_names_offset_and_size_of_each_partition():
 
 
 def test_a_fetch_request_in_a_session_names_what_changed_and_what_is_forgotten():
-    body = encode_fetch(11, LIMITS, {T0: FetchPartition(5, 1000)}, FetchSession(77, 3), [T1, U5])
+    body = encode_fetch(10, LIMITS, {T0: FetchPartition(5, 1000)}, FetchSession(77, 3), [T1, U5])
     assert body == built(
         (32, -1), (32, 100), (32, 1), (32, 9), (8, 1), (32, 77), (32, 3),
         (32, 1), "t", (32, 1), (32, 0), (32, -1), (64, 5), (64, -1), (32, 1000),
-        (32, 2), "t", (32, 1), (32, 1), "u", (32, 1), (32, 5), "",
+        (32, 2), "t", (32, 1), (32, 1), "u", (32, 1), (32, 5),
     )  # fmt: skip
 
 
@@ -182,7 +187,6 @@ def fetch_response(version, *, records=b"abc", error=0, aborted=((9, 4),)):
         *([(64, 900)] if version >= 4 else []),
         *([(64, 0)] if version >= 5 else []),
         *([(32, len(aborted)), *[(64, n) for one in aborted for n in one]] if version >= 4 else []),
-        *([(32, -1)] if version >= 11 else []),
         records,
     )  # fmt: skip
 
