@@ -22,6 +22,8 @@ logger = logging.getLogger(__name__)
 _SHOWN = 3
 _MOST_SAID = 100
 """The most warnings of one object: a stranger may register thousands of brokers, each with thousands of listeners."""
+_HOST = re.compile(r"[a-z0-9_.:%-]+")
+"""A registration of version 1 holds any text: librdkafka would take `a,b` for two hosts."""
 _ONE = re.compile(r"(\.?[a-z0-9_-]+(?:\.[a-z0-9_-]+)*|\[[0-9a-f:.]+\])(?::([0-9]{1,5}))?")
 
 
@@ -39,9 +41,11 @@ class BrokerHosts:
             self._pinned.append((match[1].strip("[]"), int(match[2]) if match[2] else None))
 
     def has(self, host: str, port: int) -> bool:
-        """Return whether a member may connect to this address."""
-        name = host.lower()
-        return not self._pinned or any(
+        """Return whether a member may connect to this address; an empty host is the broker's own machine."""
+        name = host.lower() or "localhost"
+        if not self._pinned:
+            return True
+        return _HOST.fullmatch(name) is not None and any(
             (name.endswith(pinned) if pinned.startswith(".") else name == pinned) and wanted in {None, port}
             for pinned, wanted in self._pinned
         )
@@ -54,7 +58,7 @@ class BrokerHosts:
         ]
 
     def _kept(self, broker: Broker) -> tuple[Endpoint, ...]:
-        kept = tuple(one for one in broker.endpoints if self.has(one.host or "localhost", one.port))
+        kept = tuple(one for one in broker.endpoints if self.has(one.host, one.port))
         if len(kept) < len(broker.endpoints):
             elsewhere = [f"{one.host}:{one.port}" for one in broker.endpoints if one not in kept]
             self._say(broker.broker_id, elsewhere)

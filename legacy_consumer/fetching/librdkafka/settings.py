@@ -64,6 +64,16 @@ def protocol_settings(brokers: Collection[Broker]) -> SettingsDict:
     return {"api.version.request": False, "broker.version.fallback": "0.8.2" if oldest == 1 else "0.9.0"}
 
 
+def _spoken_with(config: ClusterConfig, brokers: Collection[Broker]) -> list[Broker]:
+    """Return the brokers with a listener that may be connected to: no other one says how old the cluster is."""
+    hosts, protocol = BrokerHosts(config.broker_hosts), config.security_protocol
+    return [
+        broker
+        for broker in brokers
+        if any(one.security_protocol == protocol and hosts.has(one.host, one.port) for one in broker.endpoints)
+    ]
+
+
 def client_settings(config: ClusterConfig, brokers: Collection[Broker]) -> SettingsDict:
     """Return the settings that every handle needs. Raises: BrokersUnavailableError, MissingListenerError."""
     return {
@@ -76,7 +86,7 @@ def client_settings(config: ClusterConfig, brokers: Collection[Broker]) -> Setti
         "socket.receive.buffer.bytes": min(max(0, config.socket_receive_buffer_bytes), _MOST_BYTES),
         "reconnect.backoff.max.ms": 2000,  # librdkafka's 10 s is how long a restarted broker would stay unnoticed
         "enable.metrics.push": False,
-        **protocol_settings(brokers),
+        **protocol_settings(_spoken_with(config, brokers)),
         **dict(config.kafka_security),
     }
 
@@ -142,7 +152,7 @@ def fetcher_settings(config: ConsumerConfig, brokers: Collection[Broker], stream
         "fetch.queue.backoff.ms": 2,
         "queued.min.messages": 20000,
         "queued.max.messages.kbytes": max(_QUEUE_BUDGET_KBYTES // max(1, streams), fetch_bytes // 1024, 1024),
-        "receive.message.max.bytes": _receive_limit(brokers, fetch_max_bytes),
+        "receive.message.max.bytes": _receive_limit(_spoken_with(config, brokers), fetch_max_bytes),
         "max.poll.interval.ms": 86400000,  # there is no group on the broker's side that could wait for us
     }
     return {**settings, **given}

@@ -28,12 +28,12 @@ from legacy_consumer.fetching.columnar.opening import open_connection
 from legacy_consumer.fetching.columnar.records import decode_records
 from legacy_consumer.fetching.columnar.scram import ScramClient
 from legacy_consumer.fetching.columnar.security import SaslLogin, Security, security_of
-from legacy_consumer.fetching.librdkafka.settings import client_settings
+from legacy_consumer.fetching.librdkafka.settings import client_settings, fetcher_settings
 from tests.support.record_encoder import Written, messages, wrapper
 from zk_layout.codecs import decode_broker
 from zk_layout.errors import ConfigError
 from zk_layout.memory_store import MemoryStore, MemoryZooKeeper
-from zk_layout.model import TopicPartition
+from zk_layout.model import Endpoint, TopicPartition
 
 TP = TopicPartition("t", 0)
 PLAIN = {"sasl_mechanism": "PLAIN", "sasl_username": "u", "sasl_password": "p"}
@@ -153,6 +153,39 @@ def test_only_brokers_at_pinned_addresses_are_spoken_with(store, pinned, spoken_
     left_out = [record for record in caplog.records if "broker.hosts does not name it" in record.getMessage()]
     assert all(record.levelno == logging.WARNING for record in left_out)
     assert bool(left_out) == (spoken_with != set(hosts) and bool(spoken_with))
+
+
+def first_registration(host):
+    """Of version 1, whose host is any text."""
+    return json.dumps({"version": 1, "host": host, "port": 9092, "jmx_port": -1, "timestamp": "1"}).encode()
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.org,kafka9.example.com", "evil.org kafka9.example.com", "evil.org/.example.com"]
+)
+def test_a_host_of_several_names_is_at_no_pinned_address(host):
+    """librdkafka would connect to evil.org: it takes the comma for the end of a server."""
+    given = config(broker_hosts=".example.com")
+    brokers = [
+        decode_broker("/brokers/ids/1", registration("kafka1.example.com")),
+        decode_broker("/brokers/ids/9", first_registration(host)),
+    ]
+    assert client_settings(given, brokers)["bootstrap.servers"] == "kafka1.example.com:9092"
+
+
+@pytest.mark.parametrize("properties", [{"broker_hosts": ".example.com"}, {"security_protocol": "SSL"}])
+def test_a_broker_that_is_not_spoken_with_does_not_make_the_cluster_an_old_one(properties):
+    """Its registration took the newer requests from all members, and read_committed with them."""
+    endpoints = (Endpoint("SSL", "SSL", "kafka1.example.com", 9093),)
+    new = decode_broker("/brokers/ids/1", registration("kafka1.example.com"))
+    new = replace(new, endpoints=(*new.endpoints, *endpoints))
+    old = decode_broker("/brokers/ids/9", first_registration("elsewhere.org"))
+    made = fetcher_settings(config(**properties), [new, old], 1)
+    assert "broker.version.fallback" not in made
+    assert (
+        made["receive.message.max.bytes"]
+        == fetcher_settings(config(**properties), [new], 1)["receive.message.max.bytes"]
+    )
 
 
 def test_thousands_of_brokers_are_as_many_threads_of_librdkafka_as_a_large_cluster_has_and_few_warnings(caplog):
