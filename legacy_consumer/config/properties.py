@@ -296,7 +296,8 @@ _TRUST = (
     _text(
         "broker.hosts",
         None,
-        "the only broker addresses to connect to: host, host:port or .domain, separated by commas",
+        "the only broker addresses to connect to: host, host:port or .domain, separated by commas; librdkafka also "
+        "connects to addresses that those brokers name",
         derived="any",
     ),
 )

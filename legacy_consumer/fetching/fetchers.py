@@ -142,7 +142,7 @@ def _security_obstacle(config: ClusterConfig) -> str | None:
 
 def make_fetchers(config: ConsumerConfig, store: ZkStore, choice: FetcherChoice) -> FetcherFactory:
     """Return the factory of the chosen fetcher. Raises: ConfigError for settings that it refuses, before any I/O."""
-    logger.info("%s: fetches with %s", config.group_id, choice)
+    _tell(config.group_id, config, choice)
     if choice.fetcher == LIBRDKAFKA:
         with loading:  # when it is needed: it takes 30 ms and 8 MB
             from legacy_consumer.fetching.librdkafka import LibrdkafkaFetchers
@@ -151,6 +151,12 @@ def make_fetchers(config: ConsumerConfig, store: ZkStore, choice: FetcherChoice)
     from legacy_consumer.fetching.columnar import ColumnarFetchers
 
     return ColumnarFetchers(config, store)
+
+
+def _tell(who: str, config: ConsumerConfig, choice: FetcherChoice) -> None:
+    logger.info("%s: fetches with %s", who, choice)
+    if choice.fetcher == LIBRDKAFKA and config.broker_hosts is not None:
+        logger.warning("%s: librdkafka also connects to brokers outside broker.hosts, if brokers inside name them", who)
 
 
 def open_log_offsets(config: ConsumerConfig, store: ZkStore) -> LibrdkafkaLogOffsets | ColumnarLogOffsets:
@@ -168,7 +174,7 @@ def open_log_offsets(config: ConsumerConfig, store: ZkStore) -> LibrdkafkaLogOff
 def open_fetcher(config: ConsumerConfig, store: ZkStore, log_offsets: LogOffsets) -> Fetcher:
     """Return a fetcher without a connector; a position outside the log is an error. log_offsets stays open."""
     choice = choose_fetcher(config)
-    logger.info("%s: fetches with %s", config.client_id, choice)
+    _tell(config.client_id, config, choice)
     if choice.fetcher == LIBRDKAFKA:
         with loading:
             from legacy_consumer.fetching.librdkafka import open_fetcher as open_librdkafka_fetcher

@@ -28,6 +28,7 @@ from legacy_consumer.fetching.columnar.opening import open_connection
 from legacy_consumer.fetching.columnar.records import decode_records
 from legacy_consumer.fetching.columnar.scram import ScramClient
 from legacy_consumer.fetching.columnar.security import SaslLogin, Security, security_of
+from legacy_consumer.fetching.fetchers import choose_fetcher, make_fetchers
 from legacy_consumer.fetching.librdkafka.settings import client_settings, fetcher_settings
 from tests.support.record_encoder import Written, messages, wrapper
 from zk_layout.codecs import decode_broker
@@ -153,6 +154,14 @@ def test_only_brokers_at_pinned_addresses_are_spoken_with(store, pinned, spoken_
     left_out = [record for record in caplog.records if "broker.hosts does not name it" in record.getMessage()]
     assert all(record.levelno == logging.WARNING for record in left_out)
     assert bool(left_out) == (spoken_with != set(hosts) and bool(spoken_with))
+
+
+@pytest.mark.parametrize(("fetcher", "warnings"), [("librdkafka", 1), ("columnar", 0)])
+def test_a_warning_says_that_librdkafka_goes_beyond_broker_hosts(store, fetcher, warnings, caplog):
+    """It connects to every broker in a broker's metadata, and nothing can keep it from that."""
+    given = config(fetcher=fetcher, broker_hosts=".example.com")
+    make_fetchers(given, store, choose_fetcher(given)).close()
+    assert caplog.text.count("librdkafka also connects to brokers outside broker.hosts") == warnings
 
 
 def first_registration(host):
