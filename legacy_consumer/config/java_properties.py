@@ -43,7 +43,8 @@ def parse_java_properties(text: str) -> dict[str, str]:
         rest = line[end:].lstrip(_BLANKS)
         if rest[:1] and rest[0] in _SEPARATORS:
             rest = rest[1:].lstrip(_BLANKS)
-        properties[_unescape(line[:end])] = _unescape(rest)
+        key = line[:end]
+        properties[_unescape(key, key)] = _unescape(rest, key)
     return properties
 
 
@@ -73,13 +74,14 @@ def _end_of_key(line: str) -> int:
     return len(line)
 
 
-def _unescape(text: str) -> str:
+def _unescape(text: str, key: str) -> str:
     def replace(match: re.Match[str]) -> str:
         escape = match.group(1)
         if len(escape) == 5:
             return chr(int(escape[1:], 16))
         if escape == "u":
-            raise ValueError(f"\\u without four hexadecimal digits in {text!r}")
+            # without the value, which may be a password
+            raise ValueError(f"\\u without four hexadecimal digits at {key!r}; a backslash is written \\\\")
         return _CONTROLS.get(escape, escape)
 
     unescaped = _ESCAPE.sub(replace, text)

@@ -59,6 +59,15 @@ def test_the_last_of_two_counts():
     assert parse_java_properties("a=1\na=2") == {"a": "2"}
 
 
+@pytest.mark.parametrize("name", ["sasl.password", "sasl.jaas.config"])
+def test_a_secret_with_a_bad_escape_is_not_quoted_and_its_property_is_named(name, tmp_path):
+    path = tmp_path / "consumer.properties"
+    path.write_text(f"{name}=hunter\\user\n")
+    with pytest.raises(ConfigError, match=rf"hexadecimal digits at '{name}'; a backslash is written \\\\") as caught:
+        ConsumerConfig.load(path)
+    assert "hunter" not in str(caught.value)
+
+
 @pytest.mark.parametrize("bad", [r"a=\u12", r"a=\uzzzz", r"a=\u"])
 def test_an_unfinished_unicode_escape_is_refused(bad):
     with pytest.raises(ValueError, match="hexadecimal"):
