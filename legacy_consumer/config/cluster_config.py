@@ -129,7 +129,7 @@ class ClusterConfig:
             warnings.append(f"{ssl[0]} has no effect while security.protocol is {protocol}")
         if sasl and not protocol.startswith("SASL"):
             warnings.append(f"{sasl[0]} has no effect while security.protocol is {protocol}")
-        is_plain = str(complete["sasl.mechanism"] or "").upper() == "PLAIN"
+        is_plain = complete["sasl.mechanism"] == "PLAIN"
         if protocol == "SASL_PLAINTEXT" and is_plain and not complete["sasl.plain.without.tls"]:
             raise ConfigError(
                 "sasl.mechanism",

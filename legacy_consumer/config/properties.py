@@ -79,8 +79,8 @@ def _flag(name: str, default: bool | None, meaning: str, *, derived: str = "") -
     return Property(name, Kind.BOOLEAN, default, meaning, derived=derived)
 
 
-def _word(name: str, default: str, choices: tuple[str, ...], meaning: str) -> Property:
-    return Property(name, Kind.WORD, default, meaning, choices=choices)
+def _word(name: str, default: str | None, choices: tuple[str, ...], meaning: str, *, derived: str = "") -> Property:
+    return Property(name, Kind.WORD, default, meaning, choices=choices, derived=derived)
 
 
 _GROUP = (
@@ -274,7 +274,13 @@ _KAFKA_SECURITY = (
     _text("ssl.cipher.suites", None, "OpenSSL's list of ciphers"),
     _word("ssl.endpoint.identification.algorithm", "https", ("https", ""), "empty = accept any host name"),
     _flag("enable.ssl.certificate.verification", True, "false = accept any certificate"),
-    _text("sasl.mechanism", None, "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, GSSAPI or OAUTHBEARER", derived="GSSAPI"),
+    _word(
+        "sasl.mechanism",
+        None,
+        ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "GSSAPI", "OAUTHBEARER"),
+        "SASL mechanism for sasl.*; only librdkafka speaks GSSAPI and OAUTHBEARER",
+        derived="GSSAPI",
+    ),
     _text("sasl.username", None, "for PLAIN and SCRAM"),
     _secret("sasl.password", "for PLAIN and SCRAM"),
     _text("sasl.kerberos.service.name", None, "first part of the brokers' principal", derived="kafka"),

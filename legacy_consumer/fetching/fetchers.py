@@ -128,7 +128,7 @@ def _security_obstacle(config: ClusterConfig) -> str | None:
     given = dict(config.kafka_security)
     protocol = config.security_protocol
     if protocol.startswith("SASL"):
-        mechanism = given.get("sasl.mechanism", "GSSAPI").upper()
+        mechanism = given.get("sasl.mechanism", "GSSAPI")
         if mechanism not in _MECHANISMS:
             return f"sasl.mechanism={mechanism} is spoken by librdkafka only"
     relevant = (("sasl.",) if protocol.startswith("SASL") else ()) + (

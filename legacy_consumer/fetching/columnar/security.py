@@ -41,7 +41,7 @@ def security_of(config: ClusterConfig) -> Security:
         for name in ("sasl.username", "sasl.password"):
             if not given.get(name):
                 raise ConfigError(name, None, f"is required with sasl.mechanism={given.get('sasl.mechanism')}")
-        sasl = SaslLogin(given["sasl.mechanism"].upper(), given["sasl.username"], given["sasl.password"])
+        sasl = SaslLogin(given["sasl.mechanism"], given["sasl.username"], given["sasl.password"])
     return Security(protocol, tls, sasl=sasl)
 
 

@@ -330,6 +330,19 @@ def test_a_bad_secret_is_not_quoted():
     assert "hunter" not in str(caught.value)
 
 
+@pytest.mark.parametrize("spelling", [" PLAIN", "\tplain ", "Plain"])
+def test_a_readable_password_goes_nowhere_however_plain_is_spelled(spelling):
+    """librdkafka drops blanks before a value: it took " PLAIN", which the check did not."""
+    with pytest.raises(ConfigError, match=r"sasl\.plain\.without\.tls=true"):
+        load(security_protocol="SASL_PLAINTEXT", sasl_mechanism=spelling, sasl_username="u", sasl_password="p")
+
+
+def test_a_mechanism_that_there_is_not_is_named_with_those_that_there_are():
+    with pytest.raises(ConfigError, match=r"sasl\.mechanism=SCRAM: must be PLAIN or SCRAM-SHA-256 or"):
+        load(security_protocol="SASL_SSL", sasl_mechanism="SCRAM")
+    assert dict(load(sasl_mechanism="scram-sha-256 ").kafka_security)["sasl.mechanism"] == "SCRAM-SHA-256"
+
+
 def test_zookeeper_security_reaches_the_adapters_settings():
     settings = load(
         zookeeper_set_acl="true",
