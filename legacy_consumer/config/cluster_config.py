@@ -137,13 +137,19 @@ class ClusterConfig:
                 "would send sasl.password readable to whatever address stands in ZooKeeper: use "
                 "security.protocol=SASL_SSL or a SCRAM mechanism, or allow it by sasl.plain.without.tls=true",
             )
+        if complete["zookeeper.sasl.mechanism"] == "DIGEST-MD5":
+            missing = [name for name in ("zookeeper.sasl.username", "zookeeper.sasl.password") if not complete[name]]
+            if len(missing) == 1:
+                raise ConfigError(missing[0], None, "is required: DIGEST-MD5 needs a user and a password")
         if not complete["zookeeper.ssl.client.enable"]:
-            warnings.extend(
-                f"{name} has no effect while zookeeper.ssl.client.enable is false"
-                for name in ("zookeeper.ssl.truststore.location", "zookeeper.ssl.keystore.location")
-                if complete[name] is not None
-            )
-        return warnings
+            useless = "zookeeper.ssl.truststore.location", "zookeeper.ssl.keystore.location"
+            reason = "while zookeeper.ssl.client.enable is false"
+        elif complete["zookeeper.ssl.keystore.location"] is None:
+            useless = "zookeeper.ssl.key.location", "zookeeper.ssl.keystore.password"
+            reason = "without the certificate in zookeeper.ssl.keystore.location"
+        else:
+            return warnings
+        return [*warnings, *(f"{name} has no effect {reason}" for name in useless if complete[name] is not None)]
 
     def zk_settings(self) -> ZkSettings:
         """The part that the ZooKeeper adapter needs. Raises: ConfigError."""

@@ -172,6 +172,9 @@ def _checked(known: Property, value: object, notes: list[str]) -> Value:
         case Kind.TEXT | Kind.SECRET:
             if not isinstance(value, str):
                 raise ConfigError(known.name, None if known.kind is Kind.SECRET else value, "must be text")
+            if known.name.endswith(".location") and not value:
+                # as of a template without its variable: one library takes it for the system's files, another for none
+                raise ConfigError(known.name, None, "is empty: give a file, or leave the property out")
             return value
 
 

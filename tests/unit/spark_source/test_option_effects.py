@@ -109,7 +109,9 @@ CLUSTER_VALUES = {
     "zookeeper.ssl.endpoint.identification.algorithm": "",
     "socket.receive.buffer.bytes": "70000",
 }
+_BOTH = {"zookeeper.sasl.username": "u", "zookeeper.sasl.password": "p"}
 BESIDE = {
+    **dict.fromkeys(_BOTH, _BOTH),
     "zookeeper.sasl.mechanism": {"zookeeper.sasl.principal": "p"},
     "zookeeper.set.acl": {"zookeeper.auth.digest": "u:p"},
 }

@@ -320,7 +320,8 @@ def test_an_implausible_setting_is_a_warning(given, said):
 
 def test_secrets_are_never_shown():
     secrets = {p.name: f"hunter-{i}:x" for i, p in enumerate(PROPERTIES) if p.kind is Kind.SECRET}
-    shown = repr(load({**secrets, "security.protocol": "SASL_SSL", "rdkafka.ssl.key.pem": "hunter"}))
+    users = {"zookeeper.sasl.username": "u", "security.protocol": "SASL_SSL"}
+    shown = repr(load({**secrets, **users, "rdkafka.ssl.key.pem": "hunter"}))
     assert "hunter" not in shown
 
 
@@ -341,6 +342,32 @@ def test_a_mechanism_that_there_is_not_is_named_with_those_that_there_are():
     with pytest.raises(ConfigError, match=r"sasl\.mechanism=SCRAM: must be PLAIN or SCRAM-SHA-256 or"):
         load(security_protocol="SASL_SSL", sasl_mechanism="SCRAM")
     assert dict(load(sasl_mechanism="scram-sha-256 ").kafka_security)["sasl.mechanism"] == "SCRAM-SHA-256"
+
+
+@pytest.mark.parametrize(
+    ("given", "missing"), [("zookeeper_sasl_username", "password"), ("zookeeper_sasl_password", "username")]
+)
+def test_half_of_the_credentials_for_zookeeper_is_an_error(given, missing):
+    """A password alone turned nothing on: the member spoke to ZooKeeper as anybody."""
+    with pytest.raises(ConfigError, match=rf"zookeeper\.sasl\.{missing}: is required") as caught:
+        load(**{given: "hunter"})
+    assert "hunter" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", [p.name for p in PROPERTIES if p.name.endswith(".location")])
+def test_an_empty_place_is_an_error_and_not_the_systems_files(name):
+    with pytest.raises(ConfigError, match=rf"{re.escape(name)}: is empty: give a file, or leave the property out"):
+        load({name: ""})
+
+
+def test_a_key_for_zookeeper_without_a_certificate_is_a_warning():
+    key = {"zookeeper_ssl_key_location": "key.pem", "zookeeper_ssl_keystore_password": "hunter"}
+    why = "has no effect without the certificate in zookeeper.ssl.keystore.location"
+    assert load(zookeeper_ssl_client_enable=True, **key).warnings == (
+        f"zookeeper.ssl.key.location {why}",
+        f"zookeeper.ssl.keystore.password {why}",
+    )
+    assert load(zookeeper_ssl_client_enable=True, zookeeper_ssl_keystore_location="me.pem", **key).warnings == ()
 
 
 def test_zookeeper_security_reaches_the_adapters_settings():
