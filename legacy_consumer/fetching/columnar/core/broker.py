@@ -198,7 +198,7 @@ class Broker:
         self.session = self.session.next(session_id)
 
     def lose_session(self, later: float) -> None:
-        """The broker does not know the session any more; one that keeps none at all says so each time."""
+        """Ask for a new one; a broker that keeps none at all says each time that it does not know the last."""
         self._begin_session()
         self.lost_sessions += 1
         if self.lost_sessions > 1:

@@ -281,9 +281,10 @@ class FetchCore:
 
     def _refused(self, broker: Broker, code: int, later: float) -> list[Event]:
         events: list[Event] = []
+        # nothing tells whether the broker has noted the changes in the request: the next one names all partitions
+        broker.lose_session(later)
         match remedy(code):
             case Remedy.NEW_SESSION:
-                broker.lose_session(later)
                 return events
             case Remedy.TELL_USER:
                 text = f"broker {broker.address.broker_id} says {error_name(code)}"

@@ -115,6 +115,20 @@ def test_in_a_session_only_what_changed_is_named():
     assert (send.session, send.partitions, send.forgotten) == (FetchSession(SESSION, 2), {}, ())
 
 
+@pytest.mark.parametrize("error", [-1, 31, 106])
+def test_a_request_that_is_refused_as_a_whole_is_repeated_with_all_partitions(error):
+    """The broker may not have looked at it: the partition that it added was never asked for again."""
+    core = core_of({T0: 5})
+    request(core)
+    answer(core, {T0: says()}, session=SESSION)
+    core.change({T1: 9})
+    core.leader_found(T1, BROKER, NOW)
+    assert request(core).partitions.keys() == {T1}
+    answer(core, {}, session=SESSION, error=error)
+    again = request(core, NOW + 2 * BACKOFF_S)
+    assert (again.session, again.partitions.keys()) == (FetchSession(), {T0, T1})
+
+
 @pytest.mark.parametrize("ends", [lambda core: answer(core, {}, error=70), lambda core: core.lost(BROKER, "gone", NOW)])
 def test_after_a_session_is_gone_all_is_named_again(ends):
     core = core_of({T0: 5, T1: 5})
