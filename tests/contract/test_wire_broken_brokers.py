@@ -169,7 +169,7 @@ def test_no_falsified_response_head_loses_or_repeats_a_message(data):
         cluster.close()
 
 
-@pytest.mark.parametrize("code", [2, 3, 5, 6, 7, 9, -1, 74, 999])
+@pytest.mark.parametrize("code", [3, 5, 6, 7, 9, -1, 74, 999])
 def test_an_error_that_passes_is_waited_out(cluster, code, caplog):
     broker = cluster.broker(0, T0, T1)
     broker.errors[T0] = deque([code] * 3)
@@ -180,9 +180,10 @@ def test_an_error_that_passes_is_waited_out(cluster, code, caplog):
     assert caplog.text.count("t/0: waiting") == 1, "it is said once, not with every try, though the other one flows"
 
 
-def test_an_error_that_lasts_is_raised_and_others_flow(cluster):
+@pytest.mark.parametrize(("code", "name"), [(2, "CORRUPT_MESSAGE"), (29, "TOPIC_AUTHORIZATION_FAILED")])
+def test_an_error_that_lasts_is_raised_and_others_flow(cluster, code, name):
     broker = cluster.broker(0, T0, T1)
-    broker.errors[T0] = deque([29])
+    broker.errors[T0] = deque([code])
     fetcher = cluster.fetcher()
     fetcher.assign({T0: 0, T1: 0})
     got, errors = Fetched(), []
@@ -191,7 +192,7 @@ def test_an_error_that_lasts_is_raised_and_others_flow(cluster):
             poll_into(got, fetcher)
         except FetchError as error:
             errors.append(str(error))
-    assert errors == ["t/0: offset 0: the broker says TOPIC_AUTHORIZATION_FAILED"]
+    assert errors == [f"t/0: offset 0: the broker says {name}"]
     assert_whole(got, T0, T1)
 
 

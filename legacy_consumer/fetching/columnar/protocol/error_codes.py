@@ -26,7 +26,7 @@ class Remedy(Enum):
 _TABLE: dict[int, tuple[str, Remedy]] = {
     -1: ("UNKNOWN_SERVER_ERROR", Remedy.AGAIN),
     1: ("OFFSET_OUT_OF_RANGE", Remedy.FIND_POSITION),
-    2: ("CORRUPT_MESSAGE", Remedy.AGAIN),
+    2: ("CORRUPT_MESSAGE", Remedy.TELL_USER),
     3: ("UNKNOWN_TOPIC_OR_PARTITION", Remedy.FIND_LEADER),
     4: ("INVALID_FETCH_SIZE", Remedy.TELL_USER),
     5: ("LEADER_NOT_AVAILABLE", Remedy.FIND_LEADER),
@@ -50,7 +50,6 @@ _TABLE: dict[int, tuple[str, Remedy]] = {
     75: ("UNKNOWN_LEADER_EPOCH", Remedy.FIND_LEADER),
     76: ("UNSUPPORTED_COMPRESSION_TYPE", Remedy.TELL_USER),
     78: ("OFFSET_NOT_AVAILABLE", Remedy.AGAIN),
-    99: ("POSITION_OUT_OF_RANGE", Remedy.FIND_LEADER),
     106: ("FETCH_SESSION_TOPIC_ID_ERROR", Remedy.NEW_SESSION),
 }
 

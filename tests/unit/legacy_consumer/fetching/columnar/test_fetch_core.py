@@ -238,6 +238,7 @@ def test_received_records_stay_when_the_position_turns_out_to_be_inside_the_log(
     [
         (1, FindPosition, ""),
         (-1, Waiting, "UNKNOWN_SERVER_ERROR"),
+        (2, Failed, "t/0: offset 5: the broker says CORRUPT_MESSAGE"),
         (29, Failed, "t/0: offset 5: the broker says TOPIC_AUTHORIZATION_FAILED"),
     ],
 )

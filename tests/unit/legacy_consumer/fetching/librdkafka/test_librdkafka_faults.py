@@ -6,9 +6,11 @@ import confluent_kafka
 import pytest
 
 from legacy_consumer.errors import FetchError, PositionError
+from legacy_consumer.fetching.columnar.protocol.error_codes import Remedy, error_name, remedy
 from legacy_consumer.fetching.fetcher import EARLIEST, LATEST
 from legacy_consumer.fetching.librdkafka import client_consumer
 from legacy_consumer.fetching.librdkafka.client_consumer import ConsumerHandle
+from legacy_consumer.fetching.librdkafka.client_faults import FaultKind, kind_of
 from legacy_consumer.fetching.librdkafka.fetcher import LibrdkafkaFetcher
 from legacy_consumer.fetching.positions import PositionFinder
 from tests.support.fake_kafka import FakeFetchers, FakeKafka
@@ -75,6 +77,11 @@ def message(tp, offset):
     return confluent_kafka.Message(topic=tp.topic, partition=tp.partition, offset=offset, value=b"v")
 
 
+def is_named(code):
+    """Whether the columnar fetcher knows the code, as one of a partition."""
+    return error_name(code) != f"error {code}" and remedy(code) is not Remedy.NEW_SESSION
+
+
 def places(batch):
     return [(one.partition(), one.offset()) for one in batch.messages()]
 
@@ -93,6 +100,14 @@ def test_a_partition_that_librdkafka_gives_up_without_an_offset_goes_on_where_it
     eventually(lambda: found.append(fetcher.poll(10, 0)) or handle.placed)
     assert handle.placed == {TP: 5}
     assert [batch.next_offsets for batch in found if batch is not None] == [{TP: 5}]
+
+
+@pytest.mark.parametrize("code", [code for code in range(-1, 107) if is_named(code)], ids=error_name)
+def test_both_fetchers_tell_the_user_of_the_same_errors_of_brokers(code):
+    """A broker's error that passes ended the user's loop with librdkafka, and the columnar fetcher waited for ever for
+    a broker to read records that it calls corrupt."""
+    is_told = kind_of(confluent_kafka.KafkaError(code)) in (FaultKind.LASTING, FaultKind.CORRUPT)
+    assert is_told == (remedy(code) is Remedy.TELL_USER)
 
 
 def test_a_message_that_cannot_be_read_is_asked_for_again_though_its_offset_is_not_told(fetching, handle):
