@@ -60,7 +60,8 @@ class LibrdkafkaFetcher:
         self._lives: dict[TopicPartition, int] = {}
         self._life = 0
         self._complaints: set[tuple[TopicPartition | None, str]] = set()
-        self._errors: list[KafkaError] = []
+        self._errors: dict[TopicPartition | None, KafkaError] = {}
+        """The last one of each partition, until a poll raises it or the partition begins elsewhere."""
         self._standing_still = StandingStill(backoff_s)
         self._resting: dict[TopicPartition, tuple[int, float]] = {}
         """{partition whose data is damaged: its position, and when it is fetched again}"""
@@ -162,6 +163,7 @@ class LibrdkafkaFetcher:
         self._standing_still.forget(self._lives.keys())
         self._resting = {}
         self._lives = {}
+        self._errors = {}
         self._close_handle()
 
     def _close_handle(self) -> None:
@@ -221,7 +223,7 @@ class LibrdkafkaFetcher:
         if self._finder.is_busy and (moved := self._place_found(handle)):
             return LibrdkafkaBatch((), moved)
         if self._errors:
-            raise self._errors.pop(0)
+            raise self._errors.pop(next(iter(self._errors)))
         self._standing_still.tell()
         if self._resting:
             self._fetch_rested(handle)
@@ -272,6 +274,7 @@ class LibrdkafkaFetcher:
         for tp in changes:
             self._lives.pop(tp, None)
             self._resting.pop(tp, None)
+            self._errors.pop(tp, None)
         for tp in starting:
             self._life += 1
             self._lives[tp] = self._life
@@ -317,14 +320,14 @@ class LibrdkafkaFetcher:
                         position = handle.resume_positions()[tp]
                         handle.unassign([tp])
                         self._resting[tp] = position, time.monotonic() + self._backoff_s
-                        self._errors.append(FetchError(tp, f"offset {position}: {fault.reason}"))
+                        self._errors[tp] = FetchError(tp, f"offset {position}: {fault.reason}")
                 case FaultKind.POSITION | FaultKind.PASSING | FaultKind.CORRUPT:
                     # corrupt without a partition: the answer to something else, lost with the connection
                     self._complain(tp, fault.reason)
                 case FaultKind.IRRELEVANT:
                     logger.debug("%s", fault.reason)
                 case FaultKind.LASTING:
-                    self._errors.append(FetchError(tp, fault.reason))
+                    self._errors[tp] = FetchError(tp, fault.reason)
 
     def _fetch_rested(self, handle: ConsumerHandle) -> None:
         now = time.monotonic()

@@ -110,6 +110,24 @@ def test_both_fetchers_tell_the_user_of_the_same_errors_of_brokers(code):
     assert is_told == (remedy(code) is Remedy.TELL_USER)
 
 
+@pytest.mark.parametrize("change", [lambda one: one.unassign([TP]), lambda one: one.assign({TP: 8})])
+def test_no_error_of_a_partition_comes_after_it_was_taken_away_or_moved(fetching, handle, change):
+    """As with the columnar fetcher. Each error that librdkafka had told of before was raised, one a poll."""
+    fetcher = fetching(EARLIEST)
+    fetcher.assign({TP: 5})
+    assert fetcher.poll(10, 0) is None
+    handle.coming = [error(confluent_kafka.KafkaError.TOPIC_AUTHORIZATION_FAILED, None)] * 3
+    assert fetcher.poll(10, 0) is None
+    with pytest.raises(FetchError, match="t/0: told"):
+        fetcher.poll(10, 0)
+    assert fetcher.poll(10, 0) is None
+    handle.coming = [error(confluent_kafka.KafkaError.TOPIC_AUTHORIZATION_FAILED, None)]
+    assert fetcher.poll(10, 0) is None
+    change(fetcher)
+    for _ in range(3):
+        assert fetcher.poll(10, 0) is None
+
+
 def test_a_message_that_cannot_be_read_is_asked_for_again_though_its_offset_is_not_told(fetching, handle):
     fetcher = fetching(EARLIEST)
     fetcher.assign({TP: 5})
