@@ -321,6 +321,19 @@ DECIDED_HERE: dict[str, str] = {
     "metadata.broker.list": "brokers are found in ZooKeeper, and broker.hosts says which of them are believed",
     "enable.auto.offset.store": "a message counts by delivery.rule, not when librdkafka hands it over",
     "enable.partition.eof": "a stream waits at the end of a log; see consumer.timeout.ms",
+    **dict.fromkeys(
+        (
+            "error_cb",
+            "stats_cb",
+            "throttle_cb",
+            "oauth_cb",
+            "on_commit",
+            "on_delivery",
+            "logger",
+            "default.topic.config",
+        ),
+        "confluent_kafka wants a Python object there, and a property is text",
+    ),
 }
 """Settings of librdkafka that no property passes on, with the reason: others would lose messages or end streams."""
 

@@ -429,6 +429,9 @@ def test_kafka_security_and_pass_through_are_kept_as_librdkafka_wants_them():
         ("enable.partition.eof", "consumer.timeout.ms"),
         ("bootstrap.servers", "found in ZooKeeper"),
         ("metadata.broker.list", "found in ZooKeeper"),
+        ("stats_cb", "wants a Python object"),
+        ("logger", "wants a Python object"),
+        ("default.topic.config", "wants a Python object"),
     ],
 )
 def test_a_setting_of_librdkafka_that_this_project_sets_is_refused(setting, reason):
