@@ -74,8 +74,11 @@ class GroupClaim:
                 return
 
     def _hold(self, partitions: Collection[TopicPartition]) -> None:
+        registrar = self._registrar({tp.topic for tp in partitions})
         if self._store.session_id != self._session_id:
-            self._register(sorted({tp.topic for tp in partitions}))
+            self._register(registrar)
+        else:
+            self._stay_registered(registrar)
         wanted = set(partitions)
         lost = self._ownership.lost()
         if lost:
@@ -110,13 +113,28 @@ class GroupClaim:
         """The session that registered."""
         return self._session_id
 
-    def _register(self, topics: Collection[str]) -> None:
-        registration = ConsumerRegistration(
-            SubscriptionPattern.STATIC, tuple((topic, 1) for topic in topics), self._now_ms
-        )
+    def _registrar(self, topics: Collection[str]) -> Registrar:
+        subscription = tuple((topic, 1) for topic in sorted(topics))
+        registration = ConsumerRegistration(SubscriptionPattern.STATIC, subscription, self._now_ms)
+        return Registrar(self._store, self._group, self.consumer_id, registration)
+
+    def _stay_registered(self, registrar: Registrar) -> None:
+        """Create the registration that another client deleted, or write the topics that are read now into it.
+
+        Without it no commit succeeds, and `groups verify` takes partitions of other topics for stolen ones.
+        """
+        try:
+            znode = self._store.get_data(registrar.path)
+        except NoNodeError:
+            logger.warning("group %s: another client deleted %s, I register again", self._group, registrar.path)
+            registrar.register(self._session_id, _ignore)
+            return
+        if znode.data != registrar.data:
+            self._store.set_data(registrar.path, registrar.data)
+
+    def _register(self, registrar: Registrar) -> None:
         refuse_members(self._store, self._group, self.consumer_id)
         session_id = self._store.session_id
-        registrar = Registrar(self._store, self._group, self.consumer_id, registration)
         if not registrar.register(session_id, _ignore):
             raise self._not_over_yet()
         self._ownership.begin_session(session_id)

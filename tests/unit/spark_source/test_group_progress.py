@@ -2,6 +2,7 @@ import logging
 
 import pytest
 
+from legacy_consumer.operations.admin.verification import verify_group
 from spark_source.errors import LiveGroupError, OwnershipLostError
 from spark_source.messages.group_claim import GroupClaim
 from spark_source.messages.group_progress import GroupProgress
@@ -9,7 +10,7 @@ from zk_layout.errors import SessionExpiredError
 from zk_layout.memory_store import MemoryStore, MemoryZooKeeper
 from zk_layout.model import TopicPartition
 
-A, B = TopicPartition("t", 0), TopicPartition("t", 1)
+A, B, U = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
 
 
 @pytest.fixture
@@ -131,6 +132,29 @@ def test_partitions_of_an_expired_session_are_claimed_again(server, store):
     claim.hold([A, B])
     assert store.get_children("/consumers/g/owners/t") == ("0", "1")
     GroupProgress(store, "g", claim).commit({A: 5})
+
+
+def test_a_claim_whose_registration_was_deleted_registers_again(store):
+    claim = GroupClaim(store, "g")
+    claim.hold([A, B])
+    store.delete(f"/consumers/g/ids/{claim.consumer_id}")
+    claim.hold([A, B])
+    GroupProgress(store, "g", claim).commit({A: 5})
+    assert committed(store)[0] == 5
+    store.set_data(f"/consumers/g/ids/{claim.consumer_id}", b"{}")
+    claim.hold([A, B])
+    assert not verify_group(store, "g").problems
+
+
+def test_a_claim_is_registered_for_the_topics_that_it_reads_by_now(store):
+    claim = GroupClaim(store, "g")
+    claim.hold([A, B])
+    store.create("/brokers/topics/u", b'{"version":1,"partitions":{"0":[0]}}')
+    claim.hold([A, B, U])
+    assert not verify_group(store, "g").problems
+    store.delete("/brokers/topics/t")
+    claim.hold([U])
+    assert not verify_group(store, "g").problems
 
 
 def test_an_earlier_session_of_the_stream_is_no_other_client(server, store):

@@ -325,6 +325,19 @@ def test_a_member_that_comes_beside_a_stream_ends_it_before_it_overwrites_anythi
     assert scene.committed(A) == 10
 
 
+def test_a_query_whose_registration_was_deleted_reads_and_commits_on(scene):
+    scene.topic("t", (0, 10))
+    driver = scene.driver(claimOwnership="true")
+    end = driver.advance(NOT_BEGUN, None)
+    [member] = scene.operator.get_children("/consumers/g/ids")
+    scene.operator.delete(f"/consumers/g/ids/{member}")
+    scene.brokers.logs[A] = (0, 20)
+    start, end = end, driver.advance(end, None)
+    assert planned(driver, start, end) == [(A, 10, 20)]
+    driver.advance(end, None)
+    assert scene.operator.get_data("/consumers/g/offsets/t/0").data == b"20"
+
+
 def test_without_zookeeper_no_batch_is_planned_and_with_it_the_group_is_claimed_again(scene):
     scene.topic("t", (0, 100))
     driver = scene.driver(claimOwnership="true")
