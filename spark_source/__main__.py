@@ -10,10 +10,9 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 import click
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
+from legacy_consumer.operations.cli.helpers.tables import Cell, Column
+from legacy_consumer.operations.cli.helpers.tables import print_table as print_rows
 from legacy_consumer.plain_text import printable, printable_lines
 from spark_source.arrow import ColumnType
 from spark_source.errors import SparkReadError
@@ -29,8 +28,6 @@ KEY = ("group", "topic", "partition")
 SHOWN = (*KEY, "committed_offset", "commit_time", "owner", "log_start", "log_end", "lag", "lag_verdict")
 """The columns of the table for people."""
 
-_WIDE = 200
-"""Columns for a table in a file or a pipe, where nothing says how wide it may be."""
 _EXAMPLE = "Example: python -m spark_source --zookeeper localhost:2181 --group billing --json"
 
 
@@ -91,26 +88,20 @@ def _as_json(value: object) -> str:
 
 def print_table(rows: Sequence[Row]) -> None:
     """For people; below it, what cannot be read and why."""
-    table = Table()
-    types = {column.name: column.type for column in COLUMNS}
-    for name in SHOWN:
-        table.add_column(name, justify="left" if types[name] is ColumnType.STRING else "right", no_wrap=True)
-    for row in rows:
-        table.add_row(*(_as_cell(row[name]) for name in SHOWN))
-    console = Console()
-    if not console.is_terminal:
-        console.width = _WIDE
-    console.print(table)
+    numbers = {column.name for column in COLUMNS if column.type in {ColumnType.INT, ColumnType.LONG}}
+    print_rows(
+        [Column(name, is_number=name in numbers, folds=True) for name in SHOWN],
+        [[Cell(_as_text(row[name]), elides=name == "owner") for name in SHOWN] for row in rows],
+    )
     for row in rows:
         if row["error"]:
             click.echo(printable(f"{row['group']} {row['topic']}/{row['partition']}: {row['error']}"))
 
 
-def _as_cell(value: object) -> Text:
-    """As it stands: what others wrote is no markup."""
+def _as_text(value: object) -> str:
     if value is None:
-        return Text()
-    return Text(value.isoformat(" ", "seconds") if isinstance(value, datetime) else printable(str(value)))
+        return ""
+    return value.isoformat(" ", "seconds") if isinstance(value, datetime) else str(value)
 
 
 if __name__ == "__main__":

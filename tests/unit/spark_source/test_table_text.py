@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 
+from legacy_consumer.operations.cli.helpers import tables
 from spark_source.__main__ import print_table
 
 
@@ -15,3 +16,18 @@ def test_owners_and_errors_are_shown_as_they_stand(capsys):
     assert "[red]own[/red][/]x\\x1b]0;title\\x07-0" in shown
     assert "g t/0: bad \\x1b[31m[/]\\nline" in shown
     assert "\x1b" not in shown
+
+
+def test_a_narrow_terminal_shows_every_digit(monkeypatch, capsys):
+    monkeypatch.setattr(tables, "is_terminal", lambda _: True)
+    monkeypatch.setenv("COLUMNS", "80")
+    row = defaultdict(lambda: None, group="billing", topic="flights", partition=0, committed_offset=1234567)
+    print_table([row | {"owner": "billing_host-1795826293402-827d6c45-0", "log_end": 1234999, "lag": 432}])
+    shown = capsys.readouterr().out
+    assert all(text in shown for text in ("1234567", "1234999", "432"))
+    assert "…" not in shown
+
+
+def test_a_pipe_gets_whole_names(capsys):
+    print_table([defaultdict(lambda: None, group="g" * 200, topic="flights", partition=0, lag=432)])
+    assert capsys.readouterr().out.splitlines()[1].split() == ["g" * 200, "flights", "0", "432"]
