@@ -13,6 +13,8 @@ the last file of each partition ends. So
 - a driver that is killed leaves complete files, and unfinished files whose names begin with _, which no reader reads;
 the next run begins behind each complete file.
 
+A topic that is created again is not recognised once it is as long as the one before: load it into another folder.
+
 The folder must be seen by driver and executors alike, with link(): a local disk, NFS. On an object store the same is
 done with a write that fails if the object is there.
 """
@@ -31,9 +33,10 @@ from typing import TYPE_CHECKING
 import click
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyspark.errors import PySparkException
 
 from legacy_consumer import LegacyConsumerError
-from spark_source import batch_offsets
+from spark_source import batch_offsets, reason_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -83,12 +86,20 @@ def load(
     work: what is done with the messages first. It may drop columns but topic, partition and offset, and rows, and must
     leave each row in its task: no shuffle.
     """
-    now = batch_offsets({**options, "startingOffsets": "earliest"})
+    # looked at before the logs: what another run loads in between may end behind the ends that are found here
     done = reached(table)
+    now = batch_offsets({**options, "startingOffsets": "earliest"})
     starting = {
         topic: {partition: done.get(topic, {}).get(partition, first) for partition, first in begins.items()}
         for topic, begins in now.starting.items()
     }
+    for topic, begins in starting.items():
+        for partition, start in begins.items():
+            if start > now.ending[topic][partition]:
+                raise click.ClickException(
+                    f"{topic}/{partition} ends at {now.ending[topic][partition]} and is loaded up to {start}: if the "
+                    "topic was created again, load it into another folder"
+                )
     fixed = {**now.options(), "startingOffsets": json.dumps(starting)}
     messages = spark.read.format("zk_messages").options(**fixed).load()
     files = work(messages).mapInArrow(writer(table.absolute(), starting, now.ending), FILES)
@@ -169,5 +180,5 @@ def start_spark(master: str, folder: str) -> SparkSession:
 if __name__ == "__main__":
     try:
         main()
-    except LegacyConsumerError as error:
-        raise SystemExit(f"Error: {error}") from None
+    except (LegacyConsumerError, PySparkException) as error:
+        raise SystemExit(f"Error: {reason_of(error)}") from None

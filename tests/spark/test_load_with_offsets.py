@@ -7,11 +7,12 @@ import subprocess
 import sys
 import uuid
 
+import click
 import pyarrow as pa
 import pytest
 
 from legacy_consumer.fetching.librdkafka import produce_all
-from spark_source import batch_offsets
+from spark_source import BatchOffsets, batch_offsets
 from tests.spark import test_spark_examples
 from tests.spark.conftest import ROOT, WITHOUT_REUSE, child_environment
 from tests.support.waiting import eventually
@@ -58,6 +59,52 @@ def test_a_task_that_fails_leaves_nothing(example, tmp_path):
         list(example.writer(tmp_path, {"t": {"0": 5}}, {"t": {"0": 9}})(failing()))
     assert files_in(tmp_path) == []
     assert example.reached(tmp_path) == {}
+
+
+class Reads:
+    """In the place of Spark: notes the options of a read, which yields no row."""
+
+    def __init__(self):
+        self.given = {}
+        self.read = self
+
+    def format(self, _):
+        return self
+
+    def options(self, **given):
+        self.given = given
+        return self
+
+    def load(self):
+        return self
+
+    def mapInArrow(self, *_):  # noqa: N802 - Spark's name
+        return self
+
+    def collect(self):
+        return []
+
+
+def test_a_run_beside_another_one_that_loads_further_reads_up_to_the_end_that_it_found(example, tmp_path, monkeypatch):
+    def found(_):
+        # the other run looks and loads right behind
+        list(example.writer(tmp_path, {"t": {"0": 5}}, {"t": {"0": 12}})(batches(5, 7, 10)))
+        return BatchOffsets({"t": {"0": 5}}, {"t": {"0": 9}})
+
+    monkeypatch.setattr(example, "batch_offsets", found)
+    spark = Reads()
+    assert example.load(spark, {}, tmp_path) == []
+    assert [spark.given[name] for name in ("startingOffsets", "endingOffsets")] == [
+        '{"t": {"0": 5}}',
+        '{"t": {"0": 9}}',
+    ]
+
+
+def test_a_topic_that_is_shorter_than_what_is_loaded_is_refused_in_one_line(example, tmp_path, monkeypatch):
+    list(example.writer(tmp_path, {"t": {"0": 5}}, {"t": {"0": 12}})(batches(5, 7, 10)))
+    monkeypatch.setattr(example, "batch_offsets", lambda _: BatchOffsets({"t": {"0": 0}}, {"t": {"0": 9}}))
+    with pytest.raises(click.ClickException, match=r"^t/0 ends at 9 and is loaded up to 12: if the topic was created"):
+        example.load(Reads(), {}, tmp_path)
 
 
 def topic_of(kafka, *counts):
