@@ -9,6 +9,7 @@ from typing import TypeAlias
 import pyarrow as pa
 
 from spark_source.errors import OffsetWriteError, SchemaMismatchError
+from spark_source.patterns import is_topic_name
 from zk_layout.model import TopicPartition
 
 OffsetRow: TypeAlias = "tuple[str, str, int, int | None]"
@@ -18,7 +19,6 @@ _TYPES = {"group": ("string",), "topic": ("string",), "partition": ("int", "bigi
 _MOST_PARTITION = 2**31 - 1
 _NO_ZNODE = re.compile("[/\\x00-\\x1f\\x7f-\\x9f\\ud800-\\uf8ff\\ufff0-\\uffff]")
 """Characters that ZooKeeper takes in no name."""
-_TOPIC = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}")
 
 
 def offset_columns(fields: Iterable[tuple[str, str]]) -> tuple[str, str, str, str]:
@@ -51,7 +51,7 @@ def check_batch(batch: pa.RecordBatch, names: tuple[str, str, str, str], *, may_
             raise OffsetWriteError(f"a row has no group, topic or partition: {row}")
         if not group or _NO_ZNODE.search(group) or group in {".", ".."}:
             raise OffsetWriteError(f"there can be no such group: {row}")
-        if not _TOPIC.fullmatch(topic) or not 0 <= partition <= _MOST_PARTITION:
+        if not is_topic_name(topic) or not 0 <= partition <= _MOST_PARTITION:
             raise OffsetWriteError(f"there can be no such partition: {row}")
         if offset is None and not may_delete:
             raise OffsetWriteError(f"a row has no offset: {row}; nullOffsets=delete takes the committed one away")

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+
+_TOPIC = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,255}")
+
+
+def is_topic_name(name: str) -> bool:
+    """Return whether a broker of any version may have a topic of this name; 0.8 takes up to 255 characters."""
+    return _TOPIC.fullmatch(name) is not None
 
 
 @dataclass(frozen=True, slots=True)

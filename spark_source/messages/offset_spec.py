@@ -19,6 +19,7 @@ from enum import Enum
 
 from legacy_consumer.fetching.fetcher import EARLIEST
 from spark_source.option_names import whole_number
+from spark_source.patterns import is_topic_name
 from zk_layout.errors import ConfigError
 from zk_layout.model import TopicPartition
 
@@ -97,6 +98,8 @@ def parse_partitions(name: str, text: str) -> frozenset[TopicPartition]:
     topics = _json(name, text)
     found = set()
     for topic, numbers in topics.items():
+        if not is_topic_name(topic):
+            raise ConfigError(name, text, f"{topic!r} is no name of a topic: letters, digits, '.', '_' and '-'")
         if not isinstance(numbers, list) or not numbers:
             raise ConfigError(name, text, f"topic {topic} must have a list of partitions, as [0, 2]")
         for number in numbers:

@@ -30,6 +30,7 @@ from spark_source.option_names import (
     sort_options,
     word,
 )
+from spark_source.patterns import is_topic_name
 from zk_layout.errors import ConfigError
 from zk_layout.model import TopicPartition
 
@@ -256,7 +257,7 @@ def _topics(own: Mapping[str, str]) -> TopicChoice:
         partitions = parse_partitions(name, own[name])
         return TopicChoice(tuple(sorted({tp.topic for tp in partitions})), partitions)
     names = tuple(dict.fromkeys(entry.strip() for entry in own[name].split(",")))
-    if not all(names) or any("/" in entry for entry in names):
+    if not all(map(is_topic_name, names)):
         raise ConfigError(name, own[name], "must be names of topics separated by commas")
     return TopicChoice(names)
 

@@ -1,3 +1,4 @@
+import json
 import pickle
 import re
 
@@ -50,6 +51,8 @@ def test_options_in_any_case_reach_the_configuration():
     ("given", "key", "complaint"),
     [
         ({"topics": "a,,b"}, "topics", "must be names of topics"),
+        ({"topics": ".."}, "topics", "must be names of topics"),
+        ({"topics": "a b"}, "topics", "must be names of topics"),
         ({"whitelist": "a"}, "whitelist", "stands beside topics"),
         ({"startingOffsets": "committed"}, "startingOffsets", "name it in group.id"),
         ({"endingOffsets": "earliest"}, "endingOffsets", "would read nothing"),
@@ -93,6 +96,13 @@ def test_a_value_that_cannot_be_is_named_with_its_option(given, key, complaint):
         parse_message_options({**GIVEN, **given})
     assert caught.value.key == key
     assert complaint in str(caught.value)
+
+
+@pytest.mark.parametrize("topic", ["", "..", "t/partitions", "a b"])
+def test_a_partition_of_what_is_no_topic_is_named_with_its_option(topic):
+    with pytest.raises(ConfigError, match="is no name of a topic") as caught:
+        parse_message_options({"zookeeper.connect": "h", "partitions": json.dumps({topic: [0]})})
+    assert caught.value.key == "partitions"
 
 
 @pytest.mark.parametrize("name", KAFKA_SOURCE_OPTIONS)
