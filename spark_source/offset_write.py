@@ -9,6 +9,7 @@ it and of others is put back.
 from __future__ import annotations
 
 import logging
+import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,15 +17,10 @@ from pathlib import Path
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
-from legacy_consumer.errors import ActiveGroupError, BrokersUnavailableError
+from legacy_consumer.errors import ActiveGroupError
 from legacy_consumer.offsets.topic_partitions import TopicsOnce
 from legacy_consumer.operations.admin.backups import write_backups
-from legacy_consumer.operations.admin.errors import (
-    BackupError,
-    ChangeError,
-    OffsetsHalfWrittenError,
-    TopicMadeAnewError,
-)
+from legacy_consumer.operations.admin.errors import BackupError, OffsetsHalfWrittenError, TopicMadeAnewError
 from legacy_consumer.operations.admin.group_members import RegisteredMember, read_members
 from legacy_consumer.operations.admin.group_table import read_group_partitions
 from legacy_consumer.operations.admin.group_writes import write_plans
@@ -78,10 +74,12 @@ class ZkOffsetsWriter(DataSourceArrowWriter):
         try:
             with connected(self._options.cluster) as store:
                 self._write(store, wanted)
+        except OffsetWriteError:
+            raise
         except BackupError as error:
             reason = f"no backup can be written to {error.file}: {error.reason}; see backupFolder"
             raise OffsetWriteError(reason) from error
-        except (ChangeError, ActiveGroupError, ZooKeeperError, BrokersUnavailableError) as error:
+        except LegacyConsumerError as error:
             raise OffsetWriteError(str(error)) from error
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
@@ -101,6 +99,8 @@ class ZkOffsetsWriter(DataSourceArrowWriter):
             self._refuse_outside(store, wanted)
         changes = sum(len(plan.to_write) for plan in plans)
         if options.dry_run:
+            if options.backup_folder is not None:
+                _check_folder(options.backup_folder)
             logger.warning("dry run: %d offsets of %d groups would change", changes, len(plans))
             return
         if options.backup_folder is not None:
@@ -140,6 +140,15 @@ class ZkOffsetsWriter(DataSourceArrowWriter):
         ]
         if outside:
             raise OffsetWriteError(f"offsets lie outside their logs: {_some(outside)}; outsideLog=allow writes them")
+
+
+def _check_folder(folder: str) -> None:
+    """Raises: BackupError if no file can be made there."""
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise BackupError(folder, error.strerror or str(error)) from error
 
 
 def make_plans(store: ZkStore, wanted: GroupOffsets) -> list[OffsetPlan]:

@@ -2,13 +2,15 @@
 
 import json
 from collections import Counter
+from contextlib import nullcontext
 
 import pyarrow as pa
 import pytest
 
+from spark_source import offset_write
 from spark_source.errors import OffsetWriteError, SchemaMismatchError
 from spark_source.offset_rows import check_batch, offset_columns
-from spark_source.offset_write import ZkOffsetsWriter, make_plans, write_all
+from spark_source.offset_write import CollectedRows, ZkOffsetsWriter, make_plans, write_all
 from spark_source.options import parse_write_options
 from zk_layout.errors import ConnectionLostError
 from zk_layout.memory_store import MemoryStore, MemoryZooKeeper
@@ -93,6 +95,42 @@ def test_a_restore_names_the_offsets_that_were_unreadable(store):
     with pytest.raises(OffsetWriteError, match=r"written but these, which are or may be written, .*: t/0 of g0; why: "):
         write_all(store, plans, force=False)
     assert [store.get_data(f"/consumers/g0/offsets/t/{p}").data for p in range(2)] == [b"9", b"7"]
+
+
+@pytest.fixture
+def write(store, monkeypatch):
+    monkeypatch.setattr(offset_write, "connected", lambda _: nullcontext(store))
+
+    def commit(**options):
+        given = {"zookeeper.connect": "h:1", "backupFolder": "none", **options}
+        writer = ZkOffsetsWriter(parse_write_options(given), ("group", "topic", "partition", "offset"))
+        writer.commit([CollectedRows((("g0", "t", 0, 5),))])
+
+    return commit
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"security.protocol": "SSL"}, "no broker offers a SSL listener, only PLAINTEXT"),
+        ({"rdkafka.nosuch": "1"}, "rdkafka.nosuch: librdkafka says: No such configuration property"),
+    ],
+)
+def test_every_error_of_a_write_says_first_that_nothing_was_written(store, write, options, reason):
+    broker = b'{"version":4,"host":"h","port":1,"endpoints":["PLAINTEXT://h:1"]}'
+    store.create("/brokers/ids/0", broker, make_parents=True)
+    with pytest.raises(OffsetWriteError) as caught:
+        write(**options)
+    assert str(caught.value).startswith(f"no offset was written: {reason}")
+    assert store.exists("/consumers/g0") is None
+
+
+def test_a_dry_run_also_checks_that_a_backup_can_be_written(store, write, tmp_path):
+    outside = {"outsideLog": "allow", "dryRun": "true"}
+    with pytest.raises(OffsetWriteError, match=r"no backup can be written to .*none: No such file or directory; see"):
+        write(backupFolder=str(tmp_path / "none"), **outside)
+    write(backupFolder=str(tmp_path), **outside)
+    assert (list(tmp_path.iterdir()), store.exists("/consumers/g0")) == ([], None)
 
 
 class StruckStore(MemoryStore):
