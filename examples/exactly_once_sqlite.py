@@ -9,6 +9,10 @@ batches, or in the middle of one, has counted a message with its offset or not a
 A member that has lost a partition may still work on messages of it (it stood still, for example) while the next owner
 has begun. The transaction leaves out messages that are already counted, so the order of the two does not matter.
 
+If a log does not hold the database's offset, the program ends with an error (auto.offset.reset=none). Either messages
+are lost, and with --property auto.offset.reset=smallest it goes on behind them; or the topic was created again, and its
+offsets are to be deleted from the database, for the new messages would be left out as counted.
+
 The member also commits the group's offsets to ZooKeeper, so that operators see the lag. Nothing depends on them.
 
 A message's key names the total, its value is a whole number to add. Run as many of these at a time as the topic has
@@ -34,6 +38,7 @@ from legacy_consumer import (
     Message,
     TopicPartition,
 )
+from legacy_consumer.fetching.fetcher import EARLIEST
 
 BATCH = 100
 
@@ -81,9 +86,10 @@ class Totals:
     # What the connector calls.
 
     def starting_offsets(self, partitions: Mapping[TopicPartition, int | None]) -> dict[TopicPartition, int]:
-        """Return the database's offsets; an unknown partition begins at 0, even if the group has a committed offset."""
+        """Return the database's offsets; an unknown partition begins with its log, whatever the group has committed."""
         with self._lock:
-            return {tp: self._next(tp) or 0 for tp in partitions}
+            offsets = {tp: self._next(tp) for tp in partitions}
+        return {tp: EARLIEST if offset is None else offset for tp, offset in offsets.items()}
 
     def before_starting_fetchers(
         self, partitions: Mapping[TopicPartition, ConsumerThreadId], assignment: object
@@ -108,7 +114,7 @@ def main(zookeeper: str, group: str, topic: str, properties: tuple[str, ...], da
     """Add up the messages of a topic by key in DATABASE, each exactly once."""
     totals = Totals(database)
     given = dict(each.partition("=")[::2] for each in properties)
-    fixed = {"zookeeper.connect": zookeeper, "group.id": group, "auto.offset.reset": "smallest"}
+    fixed = {"zookeeper.connect": zookeeper, "group.id": group, "auto.offset.reset": "none"}
     with ConsumerConnector(ConsumerConfig.load(None, {**fixed, **given})) as connector:
 
         def end(_signal: int, _frame: FrameType | None) -> None:

@@ -9,7 +9,7 @@ loop, and no two members handle the same order.
 
 The waiting halves, the totals and the offsets change in one transaction, and a partition starts at the database's
 offset. So a member that takes over partitions, after a rebalance or a kill, continues with the waiting halves of the
-previous owner.
+previous owner. If a log does not hold that offset, the program ends with an error: see exactly_once_sqlite.py.
 
 An order's value is JSON as {"city": "Ulm", "amount": 12}, a payment's as {"accepted": true}. The result is the number
 and the value of the paid orders in each city. Unpaid orders wait without end: a service would delete them after some
@@ -37,6 +37,7 @@ from legacy_consumer import (
     TopicPartition,
     Whitelist,
 )
+from legacy_consumer.fetching.fetcher import EARLIEST
 
 BATCH = 100
 
@@ -99,9 +100,10 @@ class Revenue:
     # What the connector calls.
 
     def starting_offsets(self, partitions: Mapping[TopicPartition, int | None]) -> dict[TopicPartition, int]:
-        """Return the database's offsets; an unknown partition begins at 0, even if the group has a committed offset."""
+        """Return the database's offsets; an unknown partition begins with its log, whatever the group has committed."""
         with self._lock:
-            return {tp: self._next(tp) or 0 for tp in partitions}
+            offsets = {tp: self._next(tp) for tp in partitions}
+        return {tp: EARLIEST if offset is None else offset for tp, offset in offsets.items()}
 
     def before_starting_fetchers(
         self, partitions: Mapping[TopicPartition, ConsumerThreadId], assignment: object
@@ -139,7 +141,7 @@ def check_co_partitioned(config: ConsumerConfig, topics: Iterable[str]) -> None:
 def main(zookeeper: str, group: str, properties: tuple[str, ...], orders: str, payments: str, database: str) -> None:
     """Join the topics ORDERS and PAYMENTS, and add up in DATABASE what was paid in each city."""
     given = dict(each.partition("=")[::2] for each in properties)
-    fixed = {"zookeeper.connect": zookeeper, "group.id": group, "auto.offset.reset": "smallest"}
+    fixed = {"zookeeper.connect": zookeeper, "group.id": group, "auto.offset.reset": "none"}
     config = ConsumerConfig.load(None, {**fixed, **given})
     check_co_partitioned(config, (orders, payments))
     revenue = Revenue(database, orders, payments)

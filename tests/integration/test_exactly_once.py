@@ -74,3 +74,22 @@ def test_totals_and_offsets_in_one_transaction_are_exact_though_members_are_kill
     numbers = [range(key, MESSAGES, KEYS) for key in range(KEYS)]
     assert totals == {f"key-{key}": (len(own), sum(own)) for key, own in enumerate(numbers)}
     assert offsets == dict.fromkeys(range(PARTITIONS), MESSAGES // PARTITIONS)
+
+
+@pytest.mark.kafka
+@pytest.mark.parametrize("broker_version", ["2.8.2"])
+def test_an_offset_outside_the_log_ends_the_example_before_messages_are_left_out_as_counted(cluster, tmp_path):
+    topic = cluster.new_topic(1)
+    cluster.produce(topic, [(b"key", b"1", 0)] * 5)
+    database = tmp_path / "totals.db"
+    with closing(sqlite3.connect(database)) as connection:
+        connection.execute("CREATE TABLE offsets (topic TEXT, part INTEGER, next INTEGER, PRIMARY KEY (topic, part))")
+        connection.execute("INSERT INTO offsets VALUES (?, 0, 9)", (topic,))
+        connection.commit()
+    command = [
+        *(sys.executable, str(EXAMPLE), "--zookeeper", cluster.kafka.zookeeper_connect, "--group", f"g-{topic}"),
+        *("--topic", topic, "--property", "fetcher=librdkafka", str(database)),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == f"Error: {topic}/0: offset 9 is outside the log, which holds 0 to 5"
