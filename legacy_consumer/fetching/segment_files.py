@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import mmap
+import os
 import re
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from legacy_consumer.errors import SegmentFileError
 from zk_layout.model import TopicPartition
@@ -20,13 +21,32 @@ _PARTITION_FOLDER = re.compile(r"(.+)-(\d+)")
 
 
 def segments_of(place: Path) -> list[Path]:
-    """A file itself; of a folder all *.log files in it and below it, in order. Raises: SegmentFileError."""
+    """A file itself; of a folder all *.log files in it and below it, links followed, in order.
+
+    Raises: SegmentFileError, also if a folder below cannot be listed: its segments would be missing without a word.
+    """
     if not place.is_dir():
         return [place]
-    found = sorted(place.rglob("*.log"))
+    found: list[Path] = []
+    seen: set[str] = set()
+    places = [place]
+    for start in places:
+        for folder, below, names in os.walk(start, onerror=_refuse):
+            real = os.path.realpath(folder)
+            if real in seen:
+                below.clear()
+                continue
+            seen.add(real)
+            found += [Path(folder, name) for name in names if name.endswith(".log")]
+            # walked after all others: a folder has its own name rather than that of a link to it
+            places += [link for name in below if (link := Path(folder, name)).is_symlink()]
     if not found:
         raise SegmentFileError(str(place), "holds no *.log file, nor does any folder below it")
-    return found
+    return sorted(found)
+
+
+def _refuse(error: OSError) -> NoReturn:
+    raise SegmentFileError(str(error.filename), f"cannot be listed: {error.strerror}") from error
 
 
 def partition_of(path: Path) -> TopicPartition | None:

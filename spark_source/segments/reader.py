@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -47,8 +48,10 @@ class KafkaSegmentsReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         """Find the files. Runs on the driver. Raises: SegmentFileError."""
-        files = {path for given in self._options.paths for path in _files_of(given)}
-        found = [each for path in sorted(files) if (each := _task_of(path))]
+        files: dict[str, Path] = {}
+        for path in (path for given in self._options.paths for path in _files_of(given)):
+            files.setdefault(os.path.realpath(path), path)  # two of the paths may lead to one file
+        found = [each for path in sorted(files.values()) if (each := _task_of(path))]
         if not found:
             raise SegmentFileError(", ".join(self._options.paths), "all segments are of partitions that were deleted")
         return found

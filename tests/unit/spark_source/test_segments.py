@@ -1,8 +1,10 @@
 """kafka_segments on what real brokers wrote: a Fetch response from offset 0 holds the bytes of the segment."""
 
 import base64
+import errno
 import json
 import logging
+import os
 import pickle
 import re
 from pathlib import Path
@@ -102,7 +104,33 @@ def test_each_file_is_a_task_whichever_way_it_is_named(tmp_path):
     assert files(path=str(first)) == files(path=f"file:{first}") == files(path=f"file://{first}") == a[:1]
     assert files(path=f"{tmp_path}/a-*") == a
     assert files(paths=json.dumps([str(tmp_path / "b-0"), str(first), str(first)])) == a[:1] + b
+    assert files(paths=json.dumps([str(tmp_path / "b-0"), f"{tmp_path}/a-0/../b-0"])) == b
     assert [len(rows) for rows in rows_of_tasks("value", path=str(tmp_path / "a-0"))] == [15, 0]
+
+
+def test_a_folder_behind_a_link_is_read_once(tmp_path):
+    written(tmp_path / "disk", "copy", SOUND)
+    written(tmp_path / "logs", "b-0", SOUND)
+    (tmp_path / "logs" / "a-0").symlink_to(tmp_path / "disk" / "copy")
+    (tmp_path / "logs" / "all").symlink_to(tmp_path / "logs")
+    (tmp_path / "logs" / "a").symlink_to(tmp_path / "logs" / "b-0")
+    tasks = reader_of("value", path=str(tmp_path / "logs")).partitions()
+    assert [str(task.partition) for task in tasks] == ["a/0", "b/0"]
+
+
+def test_a_folder_that_cannot_be_listed_is_no_empty_one(tmp_path, monkeypatch):
+    written(tmp_path, "a-0", SOUND)
+    written(tmp_path, "b-0", SOUND)
+    scandir = os.scandir
+
+    def refused(path):
+        if str(path).endswith("b-0"):
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refused)
+    with pytest.raises(SegmentFileError, match=r"b-0: cannot be listed: Permission denied"):
+        reader_of("value", path=str(tmp_path)).partitions()
 
 
 LAST_TWO = 1146
