@@ -4,14 +4,15 @@
     python examples/lag_history.py --table lag-history --draw billing
     python examples/lag_history.py --table lag-history --draw billing --svg billing.svg
 
-The first takes a snapshot every --every seconds and appends it to Parquet files, until it is interrupted or --snapshots
-are taken; its checkpoint lies beside the table, so it can be stopped and started again. The second draws a group's lag
-over time as text, the third also as a picture for a browser, with a line for each topic.
+The first takes a snapshot every --every seconds and appends it to Parquet files, until Ctrl-C, SIGTERM or the last of
+--snapshots; its checkpoint lies beside the table, so it can be started again. The second draws a group's lag over time
+as text, the third also as a picture for a browser, with a line for each topic.
 """
 
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,6 +23,9 @@ from typing import TYPE_CHECKING
 from xml.sax.saxutils import escape
 
 import click
+from pyspark.errors import PySparkException
+
+from spark_source import reason_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -62,6 +66,7 @@ def main(
     """Keep a history of the lag of groups, or draw it."""
     if (zookeeper is None) == (draw is None) or (svg is not None and draw is None):
         raise click.UsageError("give --zookeeper to keep the history, or --draw to look at it")
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     with started_spark() as spark:
         if draw is not None:
             topics = topics_of(spark, table, draw)
@@ -90,8 +95,9 @@ def keep(spark: SparkSession, table: Path, zookeeper: str, groups: str, every: f
     try:
         taken, last = 0, -1
         while not query.awaitTermination(1):
-            for progress in query.recentProgress[-10:]:
-                if progress["batchId"] > last:
+            for progress in query.recentProgress:
+                # between two snapshots Spark reports the number of the next one, without a batch
+                if progress["batchId"] > last and "addBatch" in progress["durationMs"]:
                     last = progress["batchId"]
                     taken += 1
                     click.echo(f"snapshot {last}: {progress['numInputRows']} partitions")
@@ -204,4 +210,7 @@ def started_spark() -> Iterator[SparkSession]:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except PySparkException as error:
+        raise SystemExit(f"Error: {reason_of(error)}") from None

@@ -69,6 +69,36 @@ def test_a_lag_history_is_kept_and_drawn(spark, kafka, tmp_path, lag_history):
     assert lag_history.drawing("watched", history).startswith("watched: lag 15, at most 15\n|██")
 
 
+class Watched:
+    """In the place of Spark: a query that reports its progress, once for each second of waiting."""
+
+    def __init__(self, *reports):
+        self._left = list(reports)
+        self.recentProgress = []
+        self.is_stopped = False
+
+    def __getattr__(self, _):
+        return self if _ in {"readStream", "writeStream"} else lambda *_: self
+
+    def awaitTermination(self, _):  # noqa: N802 - Spark's name
+        self.recentProgress.append(self._left.pop(0))
+        return False
+
+    def stop(self):
+        self.is_stopped = True
+
+
+def report(number, rows=0, **durations):
+    return {"batchId": number, "numInputRows": rows, "durationMs": {"latestOffset": 1, **durations}}
+
+
+def test_only_snapshots_that_were_taken_are_counted(tmp_path, lag_history, capsys):
+    query = Watched(report(0, 3, addBatch=5), report(1), report(1), report(1, 4, addBatch=5), report(2))
+    lag_history.keep(query, tmp_path, "z:2181", "*", every=30, snapshots=2)
+    assert capsys.readouterr().out == "snapshot 0: 3 partitions\nsnapshot 1: 4 partitions\n"
+    assert query.is_stopped
+
+
 TIMES = [datetime(2013, 1, 1, 5, minute) for minute in range(5)]  # noqa: DTZ001
 
 
