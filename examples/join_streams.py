@@ -13,6 +13,7 @@ The stream runs twice, and goes on the second time where it was stopped: a payme
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import tempfile
 from pathlib import Path
@@ -37,6 +38,7 @@ WAIT_S = 300
 @click.option("--orders", default=3000, show_default=True, help="How many orders to make, one each minute.")
 def main(orders: int) -> None:
     """Join two topics, and see that each payment found its order."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # Spark and its folder go first
     with tempfile.TemporaryDirectory(prefix="join-") as folder, EmbeddedKafka(chroot="/kafka") as kafka:
         spark = start_spark(folder)
         try:

@@ -66,7 +66,7 @@ def main(
     """Keep a history of the lag of groups, or draw it."""
     if (zookeeper is None) == (draw is None) or (svg is not None and draw is None):
         raise click.UsageError("give --zookeeper to keep the history, or --draw to look at it")
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # Spark and its folder go first
     with started_spark() as spark:
         if draw is not None:
             topics = topics_of(spark, table, draw)

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 import tempfile
 import uuid
@@ -56,6 +57,7 @@ Offsets = dict[str, dict[str, int]]
 @click.option("--show", is_flag=True, help="Only say how far the folder reaches.")
 def main(table: Path, zookeeper: str | None, topics: str | None, master: str, show: bool) -> None:
     """Load what came since the last time."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # Spark and its folder go first
     if not show:
         if zookeeper is None or topics is None:
             raise click.UsageError("give --zookeeper and --topics, or --show")

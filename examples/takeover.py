@@ -15,6 +15,7 @@ At the end each flight must have been counted once: not lost, not twice.
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import tempfile
 from collections import Counter, defaultdict
@@ -46,6 +47,7 @@ Delays = dict[str, Counter[str]]
 @click.option("--master", default="local[2]", show_default=True, help="Where Spark runs.")
 def main(flights: int, master: str) -> None:
     """Hand a group of /consumers over to Spark and back, and see that no flight is lost or counted twice."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # Spark and its folder go first
     records = [record for record, _ in zip(read_flights(find_flights()), range(flights))]  # noqa: B905
     with tempfile.TemporaryDirectory(prefix="takeover-") as folder, EmbeddedKafka(chroot="/kafka") as kafka:
         spark = start_spark(master, Path(folder))
