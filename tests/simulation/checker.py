@@ -787,6 +787,8 @@ class Checker:
         for (who, owned), known in self.lives.items():
             if owned == tp and known.blips != self.actors[who].blips:
                 known.restarts.add(standing)
+            if owned == tp and self.is_dual and known.next_offset is None and self._is_robbed(known):
+                known.starts.add(standing)
         life = self.owners.get(tp)
         if self.is_dual and life is not None and life.next_offset is None:
             # read when it begins, the greater of both
