@@ -57,10 +57,10 @@ def typed(command, folder):
 @pytest.mark.parametrize("unread_streams", [{"out"}, {"err"}, {"out", "err"}], ids=" and ".join)
 @pytest.mark.parametrize("command", CHANGES)
 def test_a_change_is_made_whole_without_a_reader(cluster, tmp_path, monkeypatch, unread, command, unread_streams):
-    words = [*typed(CHANGES[command], tmp_path), "--execute", "--backup-dir", str(tmp_path)]
+    words = [*typed(CHANGES[command], tmp_path), "--execute"]
     out = unread if "out" in unread_streams else sys.stdout
     err = unread if "err" in unread_streams else sys.stderr
-    assert cluster.run_into(out, err, *words) == 0
+    assert cluster.run_into(out, err, *words, "--backup-dir", str(tmp_path)) == 0
     assert len(list(tmp_path.iterdir())) == 2
     with_readers = cluster_of_unused_groups(monkeypatch, GROUPS)
     assert with_readers.run(*words, "--no-backup").code == 0
