@@ -129,12 +129,12 @@ class ClusterConfig:
             warnings.append(f"{ssl[0]} has no effect while security.protocol is {protocol}")
         if sasl and not protocol.startswith("SASL"):
             warnings.append(f"{sasl[0]} has no effect while security.protocol is {protocol}")
-        is_plain = complete["sasl.mechanism"] == "PLAIN"
-        if protocol == "SASL_PLAINTEXT" and is_plain and not complete["sasl.plain.without.tls"]:
+        readable = {"PLAIN": "sasl.password", "OAUTHBEARER": "its token"}.get(str(complete["sasl.mechanism"]))
+        if protocol == "SASL_PLAINTEXT" and readable is not None and not complete["sasl.plain.without.tls"]:
             raise ConfigError(
                 "sasl.mechanism",
                 complete["sasl.mechanism"],
-                "would send sasl.password readable to whatever address stands in ZooKeeper: use "
+                f"would send {readable} readable to whatever address stands in ZooKeeper: use "
                 "security.protocol=SASL_SSL or a SCRAM mechanism, or allow it by sasl.plain.without.tls=true",
             )
         if complete["zookeeper.sasl.mechanism"] == "DIGEST-MD5":

@@ -297,7 +297,8 @@ _TRUST = (
     _flag(
         "sasl.plain.without.tls",
         False,
-        "whether PLAIN may send the password unencrypted, to any address that a broker has registered in ZooKeeper",
+        "whether PLAIN may send the password, and OAUTHBEARER its token, unencrypted, to any address that a broker has "
+        "registered in ZooKeeper",
     ),
     _text(
         "broker.hosts",

@@ -338,6 +338,14 @@ def test_a_readable_password_goes_nowhere_however_plain_is_spelled(spelling):
         load(security_protocol="SASL_PLAINTEXT", sasl_mechanism=spelling, sasl_username="u", sasl_password="p")
 
 
+def test_a_readable_token_goes_nowhere_unless_that_is_allowed_by_name():
+    given = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "OAUTHBEARER"}
+    with pytest.raises(ConfigError, match=r"would send its token readable .*sasl\.plain\.without\.tls=true"):
+        load(**given)
+    assert load(**given, sasl_plain_without_tls=True).security_protocol == "SASL_PLAINTEXT"
+    assert load(**{**given, "security_protocol": "SASL_SSL"}).security_protocol == "SASL_SSL"
+
+
 def test_a_mechanism_that_there_is_not_is_named_with_those_that_there_are():
     with pytest.raises(ConfigError, match=r"sasl\.mechanism=SCRAM: must be PLAIN or SCRAM-SHA-256 or"):
         load(security_protocol="SASL_SSL", sasl_mechanism="SCRAM")
