@@ -7,6 +7,7 @@ one. So the error is that of the group that cannot be written.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Iterator, Sequence
 
@@ -113,17 +114,16 @@ def _write_together(store: ZkStore, plans: Sequence[OffsetPlan], *, force: bool)
 
 def _check_topics(store: ZkStore, plans: Sequence[OffsetPlan]) -> None:
     """Take offsets away again that came to stand in another topic of the same name. Raises: TopicMadeAnewError."""
+    written = [{c.partition: c.after for c in plan.to_write if c.after is not None} for plan in plans]
     creations = {topic: created for plan in plans for topic, created in plan.creations.items()}
-    try:
-        topic_checks(store, plans[0].group, creations, creations.keys())
-    except TopicMadeAnewError as error:
-        problem = error
-    else:
+    with contextlib.suppress(TopicMadeAnewError):
+        topic_checks(store, plans[0].group, creations, {tp.topic for own in written for tp in own})
         return
-    for plan in plans:
-        written = {c.partition: c.after for c in plan.to_write if c.after is not None}
-        anew = check_written(store, plan.group, plan.creations, written)
+    problem: TopicMadeAnewError | None = None
+    for plan, own in zip(plans, written, strict=True):
+        anew = check_written(store, plan.group, plan.creations, own)
         if anew:
             kept = tuple(change.partition for change in plan.to_write if change.partition.topic not in anew)
             problem = TopicMadeAnewError(plan.group, min(anew), kept, len(plan.to_write))
-    raise problem
+    if problem is not None:
+        raise problem

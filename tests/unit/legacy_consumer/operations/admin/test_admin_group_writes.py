@@ -210,6 +210,17 @@ def test_offsets_that_came_to_stand_in_a_topic_made_in_that_moment_go_again(worl
     assert world.store.get_data("/consumers/c/offsets/u/0").data == b"9"
 
 
+def test_a_topic_made_in_that_moment_of_which_nothing_is_written_is_no_error(world):
+    groups = ("g", "h")
+    for group in groups:
+        world.commit(group, 5)
+        world.put(f"/consumers/{group}/offsets/u/0", b"9")
+    plans = world.plans({group: {ALL[0]: 9, TopicPartition("u", 0): 9} for group in groups})
+    store = world.before_each_multi(lambda: world.make_anew("u"))
+    assert names(write_plans(store, plans)) == ["g", "h"]
+    assert world.offsets(*groups) == [b"9", b"9"]
+
+
 @pytest.mark.parametrize("fault", [Fault.LOSE_REQUEST, Fault.LOSE_REPLY])
 def test_after_a_lost_connection_it_is_known_whether_the_offsets_were_written(world, fault):
     plans = world.plans(same_offset(3))
