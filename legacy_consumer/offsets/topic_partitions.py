@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from legacy_consumer.offsets.judgement import TopicOrigin, metadata_of
+from legacy_consumer.offsets.judgement import TopicOrigin
 from legacy_consumer.offsets.topic_lives import origin_paths, origins_in
 from zk_layout.closed_znodes import read_or_stat
 from zk_layout.codecs import decode_topic
@@ -73,10 +73,6 @@ class TopicsOnce:
         """As read_topic_origins."""
         self._read(topics)
         return {topic: self._origins[topic] for topic in topics if topic in self._origins}
-
-    def marks(self, topics: Collection[str]) -> dict[str, str]:
-        """{topic: the mark that a file of offsets has for it}, for existing topics."""
-        return {topic: metadata_of(origin) for topic, origin in self.origins(topics).items()}
 
     def _read(self, topics: Collection[str]) -> None:
         missing = sorted(set(topics) - self._asked)
