@@ -180,10 +180,16 @@ def checked_starts(
 ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, str]]:
     """Check a listener's answer: return the start positions, and why each of the other partitions has none.
 
-    A partition without an answer has no reason, unless it is among by_hand.
+    A partition without an answer has no reason, unless it is among by_hand. An answer that names something else than
+    partitions gives none a start: it would be taken for an answer that leaves them out.
     """
     if not isinstance(answer, Mapping):
         why = f"the listener's starting_offsets must return {{TopicPartition: offset}}, not {answer!r:.100}"
+        return {}, dict.fromkeys(partitions, why)
+    # other mappings may be tables that are too large to be listed
+    strange = [key for key in answer if not _names_a_partition(key)] if isinstance(answer, dict) else ()
+    if strange:
+        why = f"the listener's starting_offsets names {strange[0]!r:.100}, which is no TopicPartition"
         return {}, dict.fromkeys(partitions, why)
     given = {tp: offset for tp in partitions if (offset := answer.get(tp)) is not None}
     positions = {tp: position for tp, offset in given.items() if (position := position_of(offset)) is not None}
@@ -194,6 +200,11 @@ def checked_starts(
     unsaid = [tp for tp in by_hand if tp not in given]
     wrong.update(dict.fromkeys(unsaid, "the listener's starting_offsets does not say, and offsets.by.hand names it"))
     return positions, wrong
+
+
+def _names_a_partition(key: object) -> bool:
+    """Whether a key may be that of a partition: another one would never be found, as one of confluent_kafka's."""
+    return isinstance(key, tuple) and len(key) == 2 and isinstance(key[0], str) and _whole(key[1]) is not None
 
 
 def checked_position(tp: object, offset: object) -> int:

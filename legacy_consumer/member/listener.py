@@ -62,11 +62,11 @@ class StartListener(RebalanceListener, Protocol):
 
         partitions: with the group's committed offsets, None if there is none. A partition that is missing in the
         result, or None, starts there or by auto.offset.reset, unless offsets.by.hand names its topic. Other partitions
-        in the result are ignored. If this raises, returns an invalid offset, does not return within drain.timeout.ms,
-        or leaves out a partition of offsets.by.hand, the partitions do not start: the member calls it again, and is
-        DEGRADED meanwhile. The result counts for a topic that was deleted and created again, too, which the listener
-        cannot know: delete a topic's offsets with the topic. In this hook commit_offsets({partition: offset}) commits
-        these partitions, only forward unless unfenced=True.
+        in the result are ignored. If this raises, returns an invalid offset or a dict with a key that is no partition,
+        does not return within drain.timeout.ms, or leaves out a partition of offsets.by.hand, the partitions do not
+        start: the member calls it again, and is DEGRADED meanwhile. The result counts for a topic that was deleted and
+        created again, too, which the listener cannot know: delete a topic's offsets with the topic. In this hook
+        commit_offsets({partition: offset}) commits these partitions, only forward unless unfenced=True.
         """
         ...
 

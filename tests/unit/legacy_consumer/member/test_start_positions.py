@@ -5,6 +5,7 @@ import threading
 from collections.abc import Mapping
 
 import pytest
+from confluent_kafka import TopicPartition as ConfluentPartition
 
 from legacy_consumer import EARLIEST, LATEST, NotAssignedError, Phase
 from legacy_consumer.errors import OffsetsNotCommittedError
@@ -81,6 +82,7 @@ def test_a_listener_is_asked_where_partitions_start_before_any_message(cluster):
         ({P0: None}, {P0: 4, P1: 0}),
         ({P0: EARLIEST, P1: LATEST}, {P0: 0, P1: None}),
         ({P1: 3, TopicPartition("other", 5): 7}, {P0: 4, P1: 3}),
+        ({("t", 1): 3}, {P0: 4, P1: 3}),
     ],
 )
 def test_a_partition_that_the_listener_leaves_out_starts_as_without_it(cluster, answer, expected):
@@ -121,6 +123,7 @@ class Unprintable:
     [
         *[RuntimeError("no database"), None, [P0], {P0: -3, P1: 0}, {P0: "8", P1: 0}, {P0: True}],
         *[Table(None), Unprintable(), {P0: Unprintable()}],
+        *[{"t/0": 8, "t/1": 9}, {("t", "0"): 8}, {(0, "t"): 8}, {P1: 9, ConfluentPartition("t", 0): 8}],
     ],
 )
 def test_partitions_wait_for_a_listener_that_does_not_say_where_they_start(cluster, caplog, first):
