@@ -5,6 +5,7 @@ A value that looks right is not guessed at: 3.7 is no offset, True is no number 
 
 from __future__ import annotations
 
+import inspect
 import operator
 from collections.abc import Collection, Mapping
 from typing import SupportsIndex, cast
@@ -105,6 +106,9 @@ def check_function(function: object, what: str) -> None:
     if not callable(function):
         msg = f"{what} must be a function, not {function!r}"
         raise TypeError(msg)
+    if inspect.iscoroutinefunction(function):
+        msg = f"{what} must be a plain function: no event loop would run the async {function!r}"
+        raise TypeError(msg)
 
 
 def check_flag(flag: object, what: str) -> None:
@@ -125,6 +129,9 @@ def check_listener(listener: object) -> None:
     for hook in (LOSSES, STARTS):
         if hasattr(listener, hook) and not has_hooks(listener, hook):
             raise ConfigError("listener", repr(listener), f"{hook} is no method")
+    for hook in (*HOOKS, *HOOKS_OF_JAVA, LOSSES, STARTS):
+        if inspect.iscoroutinefunction(getattr(listener, hook, None)):
+            raise ConfigError("listener", repr(listener), f"{hook} is async, and no event loop would run it")
 
 
 def checked_offsets(offsets: object) -> dict[TopicPartition, int]:

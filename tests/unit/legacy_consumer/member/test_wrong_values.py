@@ -87,6 +87,20 @@ class WrongInJavasWords:
         pass
 
 
+class Async(Listener):
+    async def before_starting_fetchers(self, partitions, assignment):
+        pass
+
+
+class AsyncInJavasWords(WrongInJavasWords):
+    async def on_partitions_lost(self, partitions):
+        pass
+
+
+async def coroutine(*_):
+    pass
+
+
 POSITIONS = {
     "seek": lambda c: c.seek(P0, 1),
     "pause": lambda c: c.pause([P0]),
@@ -122,7 +136,7 @@ BEFORE = {
     },
     **{
         f"listener={v!r}": (ConfigError, lambda c, v=v: c.set_rebalance_listener(v))
-        for v in (Listener(), Wrong(), WrongInJavasWords(), object(), print, "listener")
+        for v in (Listener(), Wrong(), WrongInJavasWords(), Async(), AsyncInJavasWords(), object(), print, "listener")
     },
     "commit": (NotJoinedError, lambda c: c.commit_offsets()),
     "commit of offsets": (NotJoinedError, lambda c: c.commit_offsets({P0: 1})),
@@ -130,9 +144,12 @@ BEFORE = {
     **{name: (NotJoinedError, call) for name, call in POSITIONS.items()},
 }
 WAITING = {
-    **{f"waits for {v!r}": (TypeError, lambda c, v=v: c.wait_until(v, 1)) for v in (None, True, "STABLE", 7, [print])},
+    **{
+        f"waits for {v!r}": (TypeError, lambda c, v=v: c.wait_until(v, 1))
+        for v in (None, True, "STABLE", 7, [print], coroutine)
+    },
     **{f"waits {v!r} s": (error, lambda c, v=v: c.wait_until(lambda _: True, v)) for v, error in NO_TIMES},
-    **{f"at shutdown={v!r}": (TypeError, lambda c, v=v: c.at_shutdown(v)) for v in (None, "close", 7)},
+    **{f"at shutdown={v!r}": (TypeError, lambda c, v=v: c.at_shutdown(v)) for v in (None, "close", 7, coroutine)},
 }
 BEFORE |= WAITING
 LEAVING = {f"leaves in {v!r} s": (error, lambda c, v=v: c.unsubscribe(v)) for v, error in NO_TIMES if v is not None}
