@@ -1,15 +1,26 @@
 """auto.offset.reset=none: the user's code sets the position where there is none, or where it lies outside the log."""
 
+import contextlib
 import random
+import re
+from pathlib import Path
 
 import pytest
 
-from legacy_consumer import EARLIEST, LATEST, NoCommittedOffsetError, OffsetOutOfRangeError, PositionError
+from legacy_consumer import (
+    EARLIEST,
+    LATEST,
+    NoCommittedOffsetError,
+    NotAssignedError,
+    OffsetOutOfRangeError,
+    PositionError,
+)
 from legacy_consumer.fetching.fetcher import NO_POSITION
 from tests.support.member_cluster import MemberCluster
 from tests.support.wire_world import World
 from zk_layout.model import TopicPartition
 
+PAGE = Path(__file__).parents[4] / "docs" / "consuming.md"
 P0, P1 = TPS = [TopicPartition("t", n) for n in range(2)]
 
 
@@ -74,6 +85,22 @@ def test_a_position_outside_of_the_log_stays_until_its_user_seeks(cluster):
     assert cluster.committed(P0) == 70, "nobody moved it"
     stream.seek(P0, EARLIEST)
     assert ask(batch_of(stream)) == ({P0: [0, 1, 2, 3, 4]}, {})
+
+
+def test_the_loop_of_the_page_reads_all_and_ends_with_its_stream(cluster):
+    """Once the stream had ended it went round for ever."""
+    (loop,) = re.findall(r"(?ms)^```python\n(while True:\n.*?)^```", PAGE.read_text(encoding="utf-8"))
+    consumer, stream = cluster.join()
+    handled = []
+
+    def handle(message):
+        handled.append((message.partition(), message.offset()))
+        if len(handled) == 8:
+            consumer.end_streams()
+
+    errors = {"PositionError": PositionError, "NotAssignedError": NotAssignedError}
+    exec(loop, {"contextlib": contextlib, **errors, "consumer": consumer, "stream": stream, "handle": handle})
+    assert sorted(handled) == [(0, 2), (0, 3), (0, 4), *((1, offset) for offset in range(5))]
 
 
 def test_a_loop_that_seeks_when_it_is_told_reads_all(cluster):
