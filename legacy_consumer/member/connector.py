@@ -223,10 +223,13 @@ class ConsumerConnector:
         ConsumerClosedError once the member has left; CallInProgressError in such a signal handler.
         """
         committer = self._joined().delivery.committer
+        check_flag(unfenced, "unfenced")
         if offsets is None:
+            if unfenced:
+                msg = "unfenced=True is for offsets that are given by name"
+                raise TypeError(msg)
             return committer.commit_consumed(this_thread())
         offsets = checked_offsets(offsets)
-        check_flag(unfenced, "unfenced")
         self._check_existence([tp for tp in offsets if self._progress.get(tp) is None])
         return committer.commit_offsets(offsets, unfenced=unfenced)
 

@@ -175,6 +175,7 @@ DURING = {
         lambda c: c.commit_offsets({TopicPartition("nope", 0): 1}, unfenced=True),
     ),
     **{f"unfenced={v!r}": (TypeError, lambda c, v=v: c.commit_offsets({P0: 1}, unfenced=v)) for v in ("no", 1, None)},
+    **{f"all unfenced={v!r}": (TypeError, lambda c, v=v: c.commit_offsets(unfenced=v)) for v in (True, "no", None)},
     "unknown partition": (NoSuchPartitionError, lambda c: c.commit_offsets({TopicPartition("t", 99): 1})),
     "one of two": (OffsetError, lambda c: c.commit_offsets({P0: 1, TopicPartition("t", 1): "x"})),
     **{f"seek {v!r}": (OffsetError, lambda c, v=v: c.seek(P0, v)) for v in NO_POSITIONS},
