@@ -52,6 +52,10 @@ class OwningProcess:
         """Whether this is a forked child's copy."""
         return self._number != _generation.number
 
+    def __reduce__(self) -> str:
+        msg = "a consumer cannot be pickled or copied: make another one in the process that needs it"
+        raise TypeError(msg)
+
     def check(self) -> None:
         """Raises: ForkedConsumerError in a forked child."""
         if self._number != _generation.number:

@@ -3,11 +3,13 @@
 And nothing is written: a wrong value leaves no znode behind, and the connector does its work afterwards.
 """
 
+import copy
 import math
+import pickle
 
 import pytest
 
-from legacy_consumer import ClusterConfig, ConsumerConfig, ConsumerConnector, SimpleConsumer, Whitelist
+from legacy_consumer import ClusterConfig, ConsumerConfig, ConsumerConnector, KafkaStream, SimpleConsumer, Whitelist
 from legacy_consumer.errors import (
     ConsumerClosedError,
     MessageStreamsExistError,
@@ -392,3 +394,15 @@ def test_a_value_that_is_no_mapping_is_no_properties(overrides):
 def test_a_value_that_is_no_number_of_milliseconds_is_refused(value):
     with pytest.raises(ConfigError, match=r"auto.commit.interval.ms"):
         ConsumerConfig.load(zookeeper_connect="a", group_id="g", auto_commit_interval_ms=value)
+
+
+@pytest.mark.parametrize("take", [pickle.dumps, copy.deepcopy])
+def test_a_consumer_that_is_pickled_or_copied_says_what_to_do(joined, take):
+    """As for a process that is not forked: it said that a lock cannot be pickled."""
+    _, connector = joined
+    (stream,) = connector._membership.streams.by_key.values()
+    simple = SimpleConsumer(zookeeper_connect="nowhere:1")
+    for consumer in (connector, connector.acknowledge, KafkaStream(stream, connector.paused), simple):
+        with pytest.raises(TypeError, match="make another one in the process that needs it"):
+            take(consumer)
+    simple.close()
