@@ -49,7 +49,8 @@ class RebalanceListener(Protocol):
     ) -> None:
         """Called after a claim: these partitions flow when this returns; assignment is that of the whole group.
 
-        The connector's seek and pause may be called here, and take effect before the first message.
+        The connector's seek and pause may be called here, and take effect before the first message. After
+        drain.timeout.ms the partitions flow although this has not returned.
         """
         ...
 
