@@ -189,8 +189,8 @@ class ConsumerConnector:
         keys: list[StreamKey] = [(None, n) for n in range(streams)]
         return list(self._join(topic_filter.pattern, ((topic_filter.regex, streams),), keys).values())
 
-    def set_rebalance_listener(self, listener: RebalanceListener | GenerationListener) -> None:
-        """Set the listener, with the hooks of RebalanceListener or of Java's.
+    def set_rebalance_listener(self, listener: RebalanceListener | GenerationListener | None) -> None:
+        """Set the listener, with the hooks of RebalanceListener or of Java's; None removes it.
 
         Raises: MessageStreamsExistError when the streams exist already; ConfigError.
         """

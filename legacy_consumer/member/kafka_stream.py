@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, MutableSequence
 from typing import TYPE_CHECKING
 
 from legacy_consumer.fetching.arrow_batches import COLUMNS
@@ -58,7 +58,7 @@ class KafkaStream:
         """
         return next(self._stream)
 
-    def batches(self, max_messages: int = 1000, timeout: float | None = None) -> Iterator[Sequence[Message]]:
+    def batches(self, max_messages: int = 1000, timeout: float | None = None) -> Iterator[MutableSequence[Message]]:
         """Yield lists of up to max_messages messages, until the connector is shut down.
 
         The batch belongs to the user's code, which may change it; it counts as a whole in any case. Threads may take

@@ -14,7 +14,7 @@ is one message, or more messages if the user's code handles many in a moment.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, MutableSequence
 from itertools import chain
 from typing import TYPE_CHECKING, TypeVar
 
@@ -106,7 +106,7 @@ class GatedStream(HandSource):
                 self._put_back(hand, before)
                 raise
 
-    def batches(self, max_messages: int = 1000, timeout: float | None = None) -> Iterator[Sequence[Message]]:
+    def batches(self, max_messages: int = 1000, timeout: float | None = None) -> Iterator[MutableSequence[Message]]:
         """See KafkaStream."""
         return self._checked_wholes(max_messages, timeout, _own_messages, as_columns=False)
 
@@ -160,7 +160,7 @@ class GatedStream(HandSource):
         return True
 
 
-def _own_messages(chunk: Chunk) -> Sequence[Message]:
+def _own_messages(chunk: Chunk) -> MutableSequence[Message]:
     """Return the messages as a list that the user's code may keep and change."""
     messages = chunk.messages
     return MessageBatch(messages if isinstance(messages, LazyMessages) else list(messages))
