@@ -54,7 +54,7 @@ def check_topic(topic: object) -> None:
 def check_count(count: object, what: str) -> None:
     """Check a number of streams. Raises: ConfigError."""
     if not isinstance(count, int) or isinstance(count, bool):
-        raise ConfigError(what, repr(count), "must be a whole number")
+        raise ConfigError(what, repr(count), "must be a whole number, of type int")
     if not 1 <= count <= MOST_STREAMS:
         raise ConfigError(what, count, f"must be at least 1 and at most {MOST_STREAMS}")
 
@@ -86,7 +86,7 @@ def checked_number(number: object, what: str, least: int = 1) -> int:
 def checked_seconds(timeout: object) -> float:
     """Return the seconds of a wait from the user's code, at most _LONGEST_S. Raises: TypeError, ValueError."""
     if isinstance(timeout, bool) or not isinstance(timeout, int | float):
-        msg = f"timeout must be a number of seconds, not {timeout!r}"
+        msg = f"timeout must be a number of seconds, of type int or float, not {timeout!r}"
         raise TypeError(msg)
     if not timeout >= 0:
         # not a number too
@@ -241,7 +241,7 @@ def check_partition(tp: object) -> None:
             number = None
         if isinstance(number, int) and not isinstance(number, bool) and 0 <= number <= _LARGEST_PARTITION:
             return
-    msg = f"{tp!r} is no partition: write TopicPartition('orders', 0)"
+    msg = f"{tp!r} is no partition: give legacy_consumer.TopicPartition('orders', 0), made of a str and an int"
     raise OffsetError(msg)
 
 

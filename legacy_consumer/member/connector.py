@@ -210,10 +210,11 @@ class ConsumerConnector:
 
         It works as long as this member owns its partitions, so also while shutdown() waits and in a listener's hook;
         not in a signal handler that interrupts a call of this connector or of its streams. Given offsets ({partition:
-        next offset to read}) move no position, and mark all messages before them as done. They may name partitions
-        without an owner, to move them forward; with unfenced=True any partition, in any direction, even against its
-        owner. If a topic is deleted while its offset is written, the offset may stay; it does not count for a new topic
-        of that name.
+        next offset to read}) move no position, and mark all messages before them as done. One that lies before the
+        consumed messages of a partition of this member stands only until the next commit, also an auto commit. They may
+        name partitions without an owner, to move them forward; with unfenced=True any partition, in any direction, even
+        against its owner. If a topic is deleted while its offset is written, the offset may stay; it does not count for
+        a new topic of that name.
 
         Returns: the outcome of each partition; offsets of other clients that were adopted (commit.conflict=adopt), or
         that stand because an operator resets the partition, are in `foreign`.

@@ -6,8 +6,10 @@ And nothing is written: a wrong value leaves no znode behind, and the connector 
 import copy
 import math
 import pickle
+from fractions import Fraction
 
 import pytest
+from confluent_kafka import TopicPartition as ConfluentPartition
 
 from legacy_consumer import ClusterConfig, ConsumerConfig, ConsumerConnector, KafkaStream, SimpleConsumer, Whitelist
 from legacy_consumer.errors import (
@@ -406,3 +408,10 @@ def test_a_consumer_that_is_pickled_or_copied_says_what_to_do(joined, take):
         with pytest.raises(TypeError, match="make another one in the process that needs it"):
             take(consumer)
     simple.close()
+
+
+@pytest.mark.parametrize("tp", [ConfluentPartition("t", 0), ("t", 0), TopicPartition("t", Fraction(0)), "t/0"])
+def test_an_error_about_a_partition_says_of_which_library_and_types_it_is_made(joined, tp):
+    """An entry of a data frame looks like TopicPartition(topic='t', partition=0) as well."""
+    with pytest.raises(OffsetError, match=r"legacy_consumer.TopicPartition\('orders', 0\), made of a str and an int"):
+        joined[1].seek(tp, 0)
