@@ -412,6 +412,7 @@ class ConsumerConnector:
     def at_shutdown(self, close: Callable[[], None]) -> None:
         """Call close once after this member has left; at once if it has left already.
 
+        In it the connector is closed: it can tell its status, progress, counters and vitals, and does nothing more.
         What it raises, also Ctrl-C, keeps no other function from its call; shutdown() raises it afterwards.
         """
         self._process.check()

@@ -558,6 +558,18 @@ def test_an_explicit_commit_is_not_undone_by_the_members_next_commit(cluster):
     assert cluster.committed(TPS[0]) == 20
 
 
+def test_an_offset_by_name_before_the_progress_stands_until_the_next_commit(cluster):
+    cluster.produce(40, TPS[0])
+    with cluster.connector(auto_commit_enable=False) as connector:
+        batches = stream_of(connector).batches(max_messages=10)
+        next(batches)
+        connector.commit_offsets()
+        connector.commit_offsets({TPS[0]: 4})
+        assert (cluster.committed(TPS[0]), connector.position(TPS[0])) == (4, 10)
+        connector.commit_offsets()
+        assert cluster.committed(TPS[0]) == 10
+
+
 def test_an_explicit_commit_stays_when_its_partition_is_stopped_and_kept(cluster):
     cluster.produce(40, TPS[0])
     connector = cluster.connector(auto_commit_enable=False)
