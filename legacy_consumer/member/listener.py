@@ -108,11 +108,11 @@ class JavaStyle:
     """Adapts a listener with Java's hooks to ours; other hooks of it stay."""
 
     def __init__(self, listener: GenerationListener) -> None:
-        self._listener = listener
+        self.adapted = listener
 
     def before_releasing_partitions(self, partitions: frozenset[TopicPartition]) -> None:
         """Revoked."""
-        self._listener.on_partitions_revoked(partitions)
+        self.adapted.on_partitions_revoked(partitions)
 
     def before_starting_fetchers(
         self,
@@ -121,19 +121,19 @@ class JavaStyle:
     ) -> None:
         """Assigned; a change of other members' shares alone is not reported."""
         if partitions:
-            self._listener.on_partitions_assigned(frozenset(partitions))
+            self.adapted.on_partitions_assigned(frozenset(partitions))
 
     def on_partitions_lost(self, partitions: frozenset[TopicPartition]) -> None:
         """Lost, or revoked if the listener has no on_partitions_lost."""
-        getattr(self._listener, "on_partitions_lost", self._listener.on_partitions_revoked)(partitions)
+        getattr(self.adapted, "on_partitions_lost", self.adapted.on_partitions_revoked)(partitions)
 
     def nothing_revoked(self) -> None:
         """A generation begins, and this member gives up nothing for it."""
-        self._listener.on_partitions_revoked(frozenset())
+        self.adapted.on_partitions_revoked(frozenset())
 
     def nothing_assigned(self) -> None:
         """A generation was assigned, and this member gains nothing."""
-        self._listener.on_partitions_assigned(frozenset())
+        self.adapted.on_partitions_assigned(frozenset())
 
 
 class JavaStyleWithStarts(JavaStyle):
@@ -141,7 +141,7 @@ class JavaStyleWithStarts(JavaStyle):
 
     def starting_offsets(self, partitions: Mapping[TopicPartition, int | None]) -> Mapping[TopicPartition, int | None]:
         """Call the listener's own hook."""
-        starts: Mapping[TopicPartition, int | None] = getattr(self._listener, "starting_offsets")(partitions)  # noqa: B009
+        starts: Mapping[TopicPartition, int | None] = getattr(self.adapted, "starting_offsets")(partitions)  # noqa: B009
         return starts
 
 
@@ -151,3 +151,12 @@ def in_our_words(listener: RebalanceListener | GenerationListener | None) -> Reb
         return cast("RebalanceListener | None", listener)
     listener = cast(GenerationListener, listener)
     return JavaStyleWithStarts(listener) if has_hooks(listener, STARTS) else JavaStyle(listener)
+
+
+def is_same_listener(one: RebalanceListener, other: RebalanceListener) -> bool:
+    """Return whether both are one listener of the user's code, each with an adapter of its own or without."""
+    return _of_the_user(one) is _of_the_user(other)
+
+
+def _of_the_user(listener: RebalanceListener) -> RebalanceListener | GenerationListener:
+    return listener.adapted if isinstance(listener, JavaStyle) else listener

@@ -25,6 +25,7 @@ from legacy_consumer.member.listener import (
     RebalanceListener,
     StartListener,
     has_hooks,
+    is_same_listener,
 )
 from legacy_consumer.member.listener_calls import BoundedCall, Hook, ListenerCalls
 from legacy_consumer.member.stream import GatedStream
@@ -422,7 +423,7 @@ class StreamDelivery:
         if self._calls is None:
             assert self.listener is not None
             earlier = self._earlier
-            after = earlier if earlier is not None and earlier.listener is self.listener else None
+            after = earlier if earlier is not None and is_same_listener(earlier.listener, self.listener) else None
             self._calls = ListenerCalls(self._settings.consumer_id, self.listener, after)
         return self._calls
 

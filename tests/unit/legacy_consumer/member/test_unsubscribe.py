@@ -305,6 +305,29 @@ def test_the_hooks_of_a_listener_that_stays_wait_for_one_that_is_late_when_the_c
     listener.open.set()
 
 
+def test_the_hooks_of_a_listener_with_javas_names_wait_for_a_late_one_if_it_is_set_again(cluster):
+    """Each time it is set it gets an adapter, and counted as another listener."""
+
+    class SlowToRevoke:
+        def on_partitions_assigned(self, partitions):
+            told.append("assigned")
+
+        def on_partitions_revoked(self, partitions):
+            told.append("revoked?")
+            is_open.wait(60)
+            told.append("revoked")
+
+    told, is_open, listener = [], threading.Event(), SlowToRevoke()
+    connector, _ = cluster.join(listener, drain_timeout_ms=200)
+    connector.unsubscribe()
+    connector.set_rebalance_listener(listener)
+    connector.create_message_streams({"u": 1})
+    assert told == ["assigned", "revoked?"]
+    is_open.set()
+    eventually(lambda: len(told) > 3)
+    assert told[2:4] == ["revoked", "assigned"]
+
+
 def test_a_listener_that_stays_hears_of_a_new_membership_when_its_late_hook_has_returned(cluster):
     listener = SlowToRelease()
     connector, _ = cluster.join(listener, drain_timeout_ms=200)
