@@ -158,7 +158,8 @@ class Coordinator:
         """Whether the thread that decides lives and gets on; from any thread."""
         since, thread = self._busy_since, self._thread
         busy_s = 0.0 if since is None else self._clock.monotonic() - since
-        return Vitals(is_running(thread) and not self._ended.is_set(), busy_s, self._state.connected)
+        connected = self._state.connected and not self.is_closed
+        return Vitals(is_running(thread) and not self._ended.is_set(), busy_s, connected)
 
     @property
     def session_id(self) -> int:

@@ -273,6 +273,7 @@ def test_harmless_calls_after_the_end_do_nothing(closed):
     assert called == [1]
     assert closed.counters.commits == 0
     assert closed.status.owned == {}
+    assert not closed.vitals.connected
 
 
 def test_offsets_may_be_numpys_as_they_are_taken_from_arrow_batches():
