@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 BUCKETS_S = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 """Upper bounds of the classes into which durations of rebalances fall."""
@@ -47,6 +47,15 @@ class MemberCounters:
     conflicts: int = 0
     session_events: Counter[str] = field(default_factory=Counter)
     unexpected_errors: int = 0
+
+    def reading(self) -> MemberCounters:
+        """Return a copy, which does not grow."""
+        return replace(
+            self,
+            rebalances=self.rebalances.copy(),
+            durations=self.durations.copy(),
+            session_events=self.session_events.copy(),
+        )
 
     def note_settled(self, moved: Sequence[int], seconds: float | None) -> None:
         """A rebalance ended. moved: how many partitions were kept, released and claimed."""

@@ -226,8 +226,9 @@ class Membership:
         """Return the counts of this member, including its earlier memberships."""
         consumed, committed = self._progress.totals()
         committer, past = self.delivery.committer, self._past
+        member = self._coordinator.counters if self._coordinator is not None else past.member
         return ConnectorCounters(
-            self._coordinator.counters if self._coordinator is not None else past.member,
+            member.reading(),
             consumed,
             committed,
             past.commits + committer.commits,

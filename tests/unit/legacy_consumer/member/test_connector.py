@@ -240,6 +240,18 @@ def test_in_asyncio_a_thread_of_its_own_holds_what_is_in_hand_and_commits_it(clu
     assert "in hand" not in caplog.text
 
 
+def test_a_reading_of_the_counters_does_not_grow(cluster):
+    connector = cluster.connector()
+    connector.create_message_streams({"t": 1})
+    before = connector.counters
+    cluster.connector().create_message_streams({"t": 1})
+    eventually(lambda: connector.counters.member.rebalances["moved"] == 2)
+    assert before.member.rebalances["moved"] == 1
+    assert sum(connector.counters.member.durations) == sum(before.member.durations) + 1
+    before.member.rebalances.clear()
+    assert connector.counters.member.rebalances["moved"] == 2
+
+
 def test_a_signal_handler_can_end_the_streams_whatever_it_interrupts(cluster):
     cluster.kafka.produce(TPS[0], 5)
     connector = cluster.connector(consumer_timeout_ms=-1)
