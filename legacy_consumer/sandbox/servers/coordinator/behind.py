@@ -64,15 +64,10 @@ async def with_other_addresses(
     return writer.done() + response[len(response) - reader.left :]
 
 
-def first_broker(response: bytes) -> int:
-    """The lowest id in the body of a response to Metadata 0."""
+def brokers_in(response: bytes) -> dict[int, tuple[str, int]]:
+    """{id: (host, port)} in the body of a response to Metadata 0. Raises: MalformedResponseError."""
     reader = Reader(response, "Metadata")
-    ids = []
-    for _ in range(reader.count(10)):
-        ids.append(reader.int32())
-        reader.string()
-        reader.int32()
-    return min(ids, default=0)
+    return {reader.int32(): (reader.string(), reader.int32()) for _ in range(reader.count(10))}
 
 
 def wants_no_answer(version: int, request: Reader) -> bool:

@@ -17,7 +17,7 @@ from legacy_consumer.fetching.columnar.protocol.group_messages import GROUP_EXCH
 from legacy_consumer.fetching.columnar.protocol.primitives import Reader, Writer
 from legacy_consumer.sandbox.servers.coordinator.behind import (
     ask_broker,
-    first_broker,
+    brokers_in,
     framed,
     read_frame,
     wants_no_answer,
@@ -57,6 +57,8 @@ class CoordinatorServer:
         self._servers: list[asyncio.Server] = []
         self._port_of: dict[int, int] = {}
         """{id of a broker behind: the port here that stands for it}."""
+        self._address_behind: dict[int, tuple[str, int]] = {}
+        """{id of a broker behind: where its port here leads to}."""
         self._connections: set[asyncio.Task[None]] = set()
         self._desk: Desk | None = None
         self._opening = asyncio.Lock()
@@ -77,7 +79,7 @@ class CoordinatorServer:
         if self._broker is not None:
             await self._meet_broker(*self._broker)
         try:
-            self._port_of[self._node_id] = await self._listen(self._wanted_port, self._broker)
+            self._port_of[self._node_id] = await self._listen(self._wanted_port, self._node_id)
         except OSError as error:
             raise PortInUseError(_NAME, self._wanted_port) from error
         return self
@@ -102,15 +104,20 @@ class CoordinatorServer:
                 f"{host}:{port} does not answer as a broker of 0.10 or newer: {str(error) or type(error).__name__}"
             ) from error
         self._offered = offered_versions(read_versions(versions))
-        self._node_id = first_broker(metadata)
+        brokers = brokers_in(metadata)
+        given = (host, port)
+        # the only broker may be reached at another address than it advertises
+        alike = [node_id for node_id, told in brokers.items() if told == given or len(brokers) == 1]
+        self._node_id = min(alike or brokers, default=0)
+        self._address_behind[self._node_id] = given if alike else brokers.get(self._node_id, given)
 
-    async def _listen(self, port: int, broker: tuple[str, int] | None) -> int:
+    async def _listen(self, port: int, node_id: int) -> int:
         async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             task = asyncio.current_task()
             assert task is not None
             self._connections.add(task)
             try:
-                await self._serve(reader, writer, _Broker(broker))
+                await self._serve(reader, writer, _Broker(self._address_behind.get(node_id)))
             finally:
                 self._connections.discard(task)
 
@@ -120,9 +127,12 @@ class CoordinatorServer:
         return bound
 
     async def _address_of(self, node_id: int, host: str, port: int) -> tuple[str, int]:
+        if node_id != self._node_id:
+            # a broker may come back at another address
+            self._address_behind[node_id] = host, port
         async with self._opening:
             if node_id not in self._port_of:
-                self._port_of[node_id] = await self._listen(0, (host, port))
+                self._port_of[node_id] = await self._listen(0, node_id)
         return LOOPBACK, self._port_of[node_id]
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, broker: _Broker) -> None:

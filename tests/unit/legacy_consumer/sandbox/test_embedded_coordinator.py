@@ -10,9 +10,10 @@ from click.testing import CliRunner
 from legacy_consumer.errors import BrokersUnavailableError, MalformedResponseError, PortInUseError
 from legacy_consumer.fetching.columnar.protocol.framing import Api, frame_request
 from legacy_consumer.fetching.columnar.protocol.group_messages import GROUP_EXCHANGES, Kind, read_message, write_message
+from legacy_consumer.fetching.columnar.protocol.primitives import Writer
 from legacy_consumer.operations.cli.embedded import embedded
 from legacy_consumer.sandbox.servers.coordinator import CoordinatorServer
-from legacy_consumer.sandbox.servers.coordinator.behind import framed, read_frame, with_other_addresses
+from legacy_consumer.sandbox.servers.coordinator.behind import brokers_in, framed, read_frame, with_other_addresses
 from legacy_consumer.sandbox.servers.coordinator.translation import read_request
 from legacy_consumer.sandbox.servers.coordinator.versions import VersionRange, offered_versions, read_versions
 from legacy_consumer.sandbox.servers.ports import free_port
@@ -190,3 +191,91 @@ def test_an_address_that_is_none_is_refused(address):
     result = CliRunner().invoke(embedded, ["coordinator", "--broker", address])
     assert result.exit_code == 2
     assert "is not HOST:PORT" in result.output
+
+
+class FakeBroker:
+    """Answers ApiVersions and Metadata 0, and any other request with its own id."""
+
+    def __init__(self, node_id):
+        self.node_id = node_id
+        self.cluster = [self]
+
+    async def __aenter__(self):
+        self.server = await asyncio.start_server(self.serve, "127.0.0.1", 0)
+        self.port = self.server.sockets[0].getsockname()[1]
+        return self
+
+    async def __aexit__(self, *_):
+        self.server.close()
+
+    async def serve(self, reader, writer):
+        with contextlib.suppress(EOFError):
+            while True:
+                request = await read_frame(reader)
+                answer = {Api.API_VERSIONS: bytes(6), Api.METADATA: self.metadata()}.get(
+                    int.from_bytes(request[:2], "big"), self.node_id.to_bytes(4, "big")
+                )
+                writer.write(framed(request[4:8] + answer))
+                await writer.drain()
+        writer.close()
+
+    def metadata(self):
+        writer = Writer()
+        writer.int32(len(self.cluster))
+        for broker in self.cluster:
+            writer.int32(broker.node_id)
+            writer.string("127.0.0.1")
+            writer.int32(broker.port)
+        writer.int32(0)
+        return writer.done()
+
+
+async def brokers_behind(server):
+    """{id in Metadata: the id of the broker that answers at the address in Metadata}."""
+    async with Client(server.port) as client:
+        told = brokers_in(await client.ask(Api.METADATA, 0, bytes(4)))
+    found = {}
+    for node_id, (_, port) in told.items():
+        async with Client(port) as client:
+            found[node_id] = int.from_bytes(await client.ask(Api.LIST_OFFSETS, 1, b""), "big")
+    return found
+
+
+@pytest.mark.parametrize("given", [0, 1, 2])
+def test_each_broker_in_metadata_leads_to_that_broker_whichever_was_given(given):
+    async def run():
+        async with FakeBroker(1) as one, FakeBroker(2) as two, FakeBroker(3) as three:
+            cluster = [one, two, three]
+            for broker in cluster:
+                broker.cluster = cluster
+            async with CoordinatorServer(broker=("127.0.0.1", cluster[given].port)) as server:
+                assert await brokers_behind(server) == {1: 1, 2: 2, 3: 3}
+            async with CoordinatorServer(broker=("localhost", cluster[given].port)) as server:
+                assert await brokers_behind(server) == {1: 1, 2: 2, 3: 3}
+
+    asyncio.run(run())
+
+
+def test_a_broker_that_comes_back_at_another_port_is_found_there():
+    async def run():
+        async with FakeBroker(1) as one, FakeBroker(2) as two:
+            one.cluster = [one, two]
+            async with CoordinatorServer(broker=("127.0.0.1", one.port)) as server:
+                assert await brokers_behind(server) == {1: 1, 2: 2}
+                two.server.close()
+                async with FakeBroker(2) as again:
+                    one.cluster = [one, again]
+                    assert await brokers_behind(server) == {1: 1, 2: 2}
+
+    asyncio.run(run())
+
+
+def test_the_only_broker_of_a_cluster_is_reached_at_the_given_address():
+    async def run():
+        async with FakeBroker(7) as one, FakeBroker(7) as unreachable:
+            unreachable.server.close()
+            one.cluster = [unreachable]
+            async with CoordinatorServer(broker=("127.0.0.1", one.port)) as server:
+                assert await brokers_behind(server) == {7: 7}
+
+    asyncio.run(run())
