@@ -166,7 +166,7 @@ class CoordinatorServer:
         client_id = head.nullable_string() if api is not None or key == PRODUCE else None
         body = request[len(request) - head.left :]
         if api is not None and not _is_about_transactions(api, version, body):
-            if version > GROUP_EXCHANGES[api].newest:
+            if not 0 <= version <= GROUP_EXCHANGES[api].newest:
                 raise MalformedResponseError(f"{api.name} request", f"version {version} is not offered")
             return correlation_id + await self._answer_member(api, version, body, client_id or "")
         if key == PRODUCE and wants_no_answer(version, head):

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import cast
 
+from legacy_consumer.errors import MalformedResponseError
 from legacy_consumer.fetching.columnar.protocol.framing import Api
 from legacy_consumer.fetching.columnar.protocol.group_messages import (
     GROUP_EXCHANGES,
@@ -42,6 +43,8 @@ from zk_layout.model import TopicPartition
 
 ID_FIRST_SINCE = 4
 """The version of JoinGroup from which on a member without an id is only given one."""
+_LONGEST_NAME_BYTES = 32_000
+"""Member ids begin with it, and have to fit into a text of the protocol, too."""
 _FIRST_WITH_LIST_OF_LEAVING = 3
 _NO_OFFSET = -1
 
@@ -75,6 +78,8 @@ def read_request(api: Api, version: int, body: memoryview | bytes, reply_to: int
         return LeaveGroup(reply_to, group, tuple(leaving))
     member_id = _text(row, "member_id")
     if api is Api.JOIN_GROUP:
+        if (size := len((instance_id or client_id).encode())) > _LONGEST_NAME_BYTES:
+            raise MalformedResponseError(f"{api.name} request", f"no member id can be made of a name of {size} bytes")
         session_ms = _int(row, "session_timeout_ms")
         rebalance_ms = session_ms if row["rebalance_timeout_ms"] is None else _int(row, "rebalance_timeout_ms")
         return JoinGroup(

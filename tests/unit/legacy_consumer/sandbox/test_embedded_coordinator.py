@@ -131,12 +131,28 @@ def test_clients_get_the_versions_and_a_client_with_a_newer_version_gets_an_erro
     [
         (frame_request(Api.METADATA, 0, 1, "client", bytes(4)), "has no broker behind it"),
         (frame_request(Api.JOIN_GROUP, 6, 1, "client", b""), "JOIN_GROUP request: version 6 is not offered"),
+        (frame_request(Api.JOIN_GROUP, -1, 1, "client", b""), "JOIN_GROUP request: version -1 is not offered"),
         (frame_request(Api.JOIN_GROUP, 2, 1, "client", b"\x00\x05gr"), "a string of 5 bytes does not fit"),
+        (
+            frame_request(
+                Api.JOIN_GROUP, 2, 1, "c" * 32_767, write_message(GROUP_EXCHANGES[Api.JOIN_GROUP].request, 2, joining())
+            ),
+            "JOIN_GROUP request: no member id can be made of a name of 32767 bytes",
+        ),
         (b"GET / HTTP/1.1\r\n\r\n", ""),
         (framed(b"\x00"), "a connection is closed: a request: "),
         (b"\xff\xff\xff\xff", ""),
     ],
-    ids=["needs a broker", "not offered", "ends too early", "another protocol", "no head", "size -1"],
+    ids=[
+        "needs a broker",
+        "not offered",
+        "below all versions",
+        "ends too early",
+        "long name",
+        "another protocol",
+        "no head",
+        "size -1",
+    ],
 )
 def test_a_client_that_cannot_be_answered_is_hung_up_on_and_the_next_one_is_served(sent, says, caplog):
     async def play(server, client):
@@ -148,6 +164,7 @@ def test_a_client_that_cannot_be_answered_is_hung_up_on_and_the_next_one_is_serv
     with_server(play)
     assert says in caplog.text
     assert "the answer to" not in caplog.text, "it is the client's request that is wrong"
+    assert "Traceback" not in caplog.text
 
 
 def test_the_proxy_offers_the_versions_of_the_broker_that_it_can_decode():
