@@ -11,7 +11,7 @@ import asyncio
 import logging
 from types import TracebackType
 
-from legacy_consumer.errors import BrokersUnavailableError, MalformedResponseError, PortInUseError
+from legacy_consumer.errors import BrokersUnavailableError, MalformedResponseError
 from legacy_consumer.fetching.columnar.protocol.framing import Api
 from legacy_consumer.fetching.columnar.protocol.group_messages import GROUP_EXCHANGES
 from legacy_consumer.fetching.columnar.protocol.primitives import Reader, Writer
@@ -32,7 +32,7 @@ from legacy_consumer.sandbox.servers.coordinator.versions import (
     read_versions,
     write_versions,
 )
-from legacy_consumer.sandbox.servers.ports import LOOPBACK
+from legacy_consumer.sandbox.servers.ports import LOOPBACK, claim_port
 from rebalance.coordination import Settings
 
 logger = logging.getLogger(__name__)
@@ -74,14 +74,11 @@ class CoordinatorServer:
         return f"{LOOPBACK}:{self.port}"
 
     async def __aenter__(self) -> CoordinatorServer:
-        """Raises: BrokersUnavailableError if the broker does not answer, PortInUseError."""
+        """Raises: BrokersUnavailableError if the broker does not answer, PortInUseError, ConfigError for a port."""
         self._desk = Desk(self._settings)
         if self._broker is not None:
             await self._meet_broker(*self._broker)
-        try:
-            self._port_of[self._node_id] = await self._listen(self._wanted_port, self._node_id)
-        except OSError as error:
-            raise PortInUseError(_NAME, self._wanted_port) from error
+        self._port_of[self._node_id] = await self._listen(self._wanted_port, self._node_id)
         return self
 
     async def __aexit__(
@@ -121,7 +118,7 @@ class CoordinatorServer:
             finally:
                 self._connections.discard(task)
 
-        server = await asyncio.start_server(serve, LOOPBACK, port)
+        server = await asyncio.start_server(serve, LOOPBACK, claim_port(_NAME, port))
         self._servers.append(server)
         bound: int = server.sockets[0].getsockname()[1]
         return bound

@@ -18,6 +18,7 @@ from legacy_consumer.sandbox.servers.coordinator.translation import read_request
 from legacy_consumer.sandbox.servers.coordinator.versions import VersionRange, offered_versions, read_versions
 from legacy_consumer.sandbox.servers.ports import free_port
 from rebalance.coordination import Code
+from zk_layout.errors import ConfigError
 
 VERSIONS = [(api, version) for api, exchange in GROUP_EXCHANGES.items() for version in range(exchange.newest + 1)]
 
@@ -201,6 +202,16 @@ def test_a_port_in_use_and_a_silent_broker_are_errors_of_one_line():
     result = CliRunner().invoke(embedded, ["coordinator", "--broker", f"127.0.0.1:{free_port()}"])
     assert isinstance(result.exception, BrokersUnavailableError)
     assert "does not answer as a broker of 0.10 or newer" in str(result.exception)
+
+
+def test_a_port_that_this_user_may_not_have_is_not_said_to_be_in_use(monkeypatch):
+    def refuse(*_):
+        raise PermissionError
+
+    monkeypatch.setattr(socket.socket, "bind", refuse)
+    result = CliRunner().invoke(embedded, ["coordinator", "--port", "80"])
+    assert isinstance(result.exception, ConfigError)
+    assert "this user may not listen on it" in str(result.exception)
 
 
 @pytest.mark.parametrize("address", ["broker", "broker:", ":9092", "broker:0", "broker:70000", "broker:x"])
