@@ -57,5 +57,6 @@ def fetch(turn: Turn, group: Group | None, request: FetchOffsets) -> None:
 
 
 def _metadata_code(turn: Turn, metadata: str) -> Code:
-    too_large = len(metadata.encode()) > turn.settings.offset_metadata_max_bytes
+    # as brokers do, which count Java's characters of 16 bits and not bytes
+    too_large = len(metadata.encode("utf-16-le")) // 2 > turn.settings.offset_metadata_max_bytes
     return Code.OFFSET_METADATA_TOO_LARGE if too_large else Code.NONE

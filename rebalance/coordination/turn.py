@@ -35,8 +35,8 @@ class Settings:
     """Milliseconds, with Kafka's names and defaults, but for the initial delay, which Kafka sets to 3000.
 
     group_initial_rebalance_delay_ms: how long an empty group waits for more members after each new one.
-    group_max_size: the largest number of members; None for any number. empty_group_ms: how long a group without members
-    and offsets is remembered.
+    group_max_size: the largest number of members; None for any number. offset_metadata_max_bytes: in spite of its
+    name it limits characters. empty_group_ms: how long a group without members and offsets is remembered.
     """
 
     group_min_session_timeout_ms: int = 6_000

@@ -289,6 +289,13 @@ def test_a_commit_with_too_much_metadata_is_refused_for_its_partition_alone(desk
     assert not [effect for effect in desk.effects if isinstance(effect, StoreOffsets)]
 
 
+def test_metadata_is_measured_in_characters_of_16_bits_as_by_a_broker(desk):
+    assert desk.commit(metadata="é" * 4096) is Code.NONE
+    assert desk.commit(metadata="é" * 4097) is Code.OFFSET_METADATA_TOO_LARGE
+    assert desk.commit(metadata="😀" * 2048) is Code.NONE
+    assert desk.commit(metadata="😀" * 2049) is Code.OFFSET_METADATA_TOO_LARGE
+
+
 def test_offsets_of_an_unknown_group_are_none_and_the_question_makes_no_group(desk):
     assert desk.ask(FetchOffsets, partitions=(TP,)) == OffsetsAnswer(Code.NONE, {TP: None})
     assert desk.ask(FetchOffsets, group="", partitions=None) == OffsetsAnswer(Code.NONE, {})
