@@ -109,7 +109,9 @@ def decode_registration(path: str, data: bytes | None) -> ConsumerRegistration:
         raise MalformedZnodeError(path, data, _foreign_writer(data) or "a registration is a JSON object")
     if _is_static_of_0_7(document):
         raise MalformedZnodeError(path, data, _BY_0_7.format("topics and stream counts alone"))
-    return _registration(JsonObject(path, data, document))
+    # its value may be anything: JVM members look at no key that they do not know, and count this member in
+    is_led = document.get("coordination") == "leader"
+    return _registration(JsonObject(path, data, document), "leader" if is_led else "classic")
 
 
 def encode_registration(registration: ConsumerRegistration) -> bytes:
@@ -134,7 +136,7 @@ def encode_registration(registration: ConsumerRegistration) -> bytes:
 _PATTERNS = {pattern.value: pattern for pattern in SubscriptionPattern}
 
 
-def _registration(document: JsonObject) -> ConsumerRegistration:
+def _registration(document: JsonObject, coordination: str) -> ConsumerRegistration:
     pattern = _PATTERNS.get(document.text("pattern"), SubscriptionPattern.STATIC)
     subscription = document.child("subscription")
     counts = tuple((key, subscription.integer(key)) for key in subscription)
@@ -148,13 +150,7 @@ def _registration(document: JsonObject) -> ConsumerRegistration:
             raise subscription.malformed(key, f"a number of streams: it is above {MOST_STREAMS}")
     if sum(count for _, count in counted) > MOST_STREAMS_IN_ALL:
         raise document.malformed("subscription", f"a subscription: it has more than {MOST_STREAMS_IN_ALL} streams")
-    is_led = "coordination" in document and document.text("coordination") == "leader"
-    return ConsumerRegistration(
-        pattern,
-        counts,
-        document.long_in_quotes("timestamp") or 0,
-        coordination="leader" if is_led else "classic",
-    )
+    return ConsumerRegistration(pattern, counts, document.long_in_quotes("timestamp") or 0, coordination=coordination)
 
 
 # --- what others than the Scala consumer of 0.8 and newer leave under ids

@@ -161,6 +161,15 @@ def test_the_reason_names_the_clients_that_write_such_registrations(data, writer
     assert writer in reason_for(data)
 
 
+@pytest.mark.parametrize("value", ["5", "null", "[]", '"other"'])
+def test_a_key_of_this_project_with_a_strange_value_costs_no_member_its_place_as_jvm_members_do_not_know_the_key(value):
+    data = (
+        f'{{"version":1,"subscription":{{"t":1}},"pattern":"static","timestamp":"1","coordination":{value}}}'.encode()
+    )
+    record = decode_registration(PATH, data)
+    assert (record.subscription, record.coordination) == ((("t", 1),), "classic")
+
+
 def test_a_pair_of_surrogates_is_one_character():
     assert regex_of(white_list(r"\ud83d\ude00")) == "\U0001f600"
 
