@@ -1,7 +1,7 @@
 """The requests that a client may send to the coordinator's server, and their versions.
 
 For group requests the server announces the versions that it implements. For other requests it announces the broker's
-versions, except for a few requests that the server itself must decode.
+versions, except for a few requests that the server itself must decode, and for groups of newer protocols.
 """
 
 from __future__ import annotations
@@ -26,6 +26,10 @@ _UNDERSTOOD: Mapping[int, int] = {
 """The newest version of each request that is read here; newer ones have tagged fields."""
 
 
+_OF_OTHER_PROTOCOLS = frozenset({68, 76, 88})
+"""ConsumerGroupHeartbeat, ShareGroupHeartbeat, StreamsGroupHeartbeat: with these a client would join at the broker."""
+
+
 class VersionRange(NamedTuple):
     """The versions of one request."""
 
@@ -48,7 +52,7 @@ def offered_versions(behind: Iterable[VersionRange]) -> list[VersionRange]:
     offered = {key: VersionRange(key, 0, newest) for key, newest in newest_of.items()}
     for one in behind:
         newest = min(one.newest, _UNDERSTOOD.get(one.key, one.newest))
-        if one.key not in offered and one.oldest <= newest:
+        if one.key not in offered and one.key not in _OF_OTHER_PROTOCOLS and one.oldest <= newest:
             offered[one.key] = VersionRange(one.key, one.oldest, newest)
     return [offered[key] for key in sorted(offered)]
 

@@ -177,6 +177,11 @@ def test_the_proxy_offers_the_versions_of_the_broker_that_it_can_decode():
     assert offered[11] == (11, 0, 5)
 
 
+@pytest.mark.parametrize("key", [68, 76, 88], ids=["consumer", "share", "streams"])
+def test_clients_are_not_offered_the_groups_of_newer_protocols_which_only_the_broker_would_know(key):
+    assert offered_versions([VersionRange(key, 0, 1)]) == offered_versions([])
+
+
 @pytest.mark.parametrize("version", range(9))
 def test_brokers_in_metadata_get_other_addresses_and_nothing_else_changes(version):
     throttle = b"\x00\x00\x00\x09" if version >= 3 else b""
