@@ -41,7 +41,9 @@ class Evener:
         owners: Mapping[TopicPartition, str],
     ) -> None:
         self._partitions = partitions
-        self._subscribers = subscribers
+        # topics mostly have the same subscribers; these share one tuple, so that they are looked through once
+        known: dict[tuple[str, ...], tuple[str, ...]] = {}
+        self._subscribers = {topic: known.setdefault(some := tuple(subscribers[topic]), some) for topic in subscribers}
         self._owners = owners
         self._members = list(dict.fromkeys(member for members in subscribers.values() for member in members))
         self._unit = 2 * sum(map(len, partitions.values())) + 1
@@ -101,9 +103,13 @@ class Evener:
                     self._put(end[1], released[start if start[0] == "topic" else end])
 
     def _takers(self, giver: str) -> Iterator[tuple[str, str]]:
+        smallest: dict[int, str] = {}
         for topic, some in self._held[giver].items():
             if some:
-                yield topic, self._smallest(topic)
+                members = id(self._subscribers[topic])
+                if members not in smallest:
+                    smallest[members] = self._smallest(topic)
+                yield topic, smallest[members]
 
     def _smallest(self, topic: str, owner: str | None = None) -> str:
         """The subscriber with the smallest share; of several the owner."""

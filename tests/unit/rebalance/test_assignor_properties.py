@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from rebalance.assignors import evener
 from rebalance.assignors.checked import divide_group
+from rebalance.assignors.even_shares import divide_by_topic
 from rebalance.assignors.seam import Cluster, RebalanceProtocol, Subscription
 from rebalance.assignors.strategies import STRATEGIES, make_assignor
 from tests.support.assignor_cases import divide, holders, unevenness
@@ -183,3 +184,18 @@ def test_a_group_ten_times_as_large_does_not_take_ten_times_the_rounds(monkeypat
         divide(make_assignor("sticky", {}), Cluster.of_counts({f"t{n}": 20 for n in range(size)}), subscriptions)
         rounds[size] = len(looks)
     assert 1 <= rounds[5] <= rounds[50] <= 3 * rounds[5]
+
+
+def test_the_subscribers_of_topics_that_have_the_same_ones_are_looked_through_once_for_each_move(monkeypatch):
+    smallest, looks = evener.Evener._smallest, []
+    monkeypatch.setattr(evener.Evener, "_smallest", lambda *asked: looks.append(1) or smallest(*asked))
+    topics = [f"t{number:02}" for number in range(20)]
+    partitions = {topic: [TopicPartition(topic, number) for number in range(20)] for topic in topics}
+    members = [f"m{number:02}" for number in range(20)]
+    # half of them own all, and the large topic of another member makes all of that an even share at first
+    owners = {tp: members[tp.partition % 10] for some in partitions.values() for tp in some}
+    partitions["large"] = [TopicPartition("large", number) for number in range(1000)]
+    subscribers = dict.fromkeys(topics, members) | {"large": ["lone"]}
+    shares = divide_by_topic(partitions, subscribers, owners)
+    assert {len(shares[member]) for member in members} == {20}
+    assert len(looks) < 1000 + 3 * 200, "the large topic is handed out, and 200 partitions move"
