@@ -63,15 +63,19 @@ def heartbeat(turn: Turn, group: Group, request: Heartbeat) -> None:
 
 def leave(turn: Turn, group: Group, request: LeaveGroup) -> None:
     """Each member of the request by itself; the answer comes first, since what follows concerns the others."""
-    codes = tuple((leaving, _leaving_code(group, leaving)) for leaving in request.leaving)
-    turn.reply(request.reply_to, LeaveAnswer(Code.NONE, codes))
-    for leaving, code in codes:
+    left: list[tuple[Leaving, Code]] = []
+    going: dict[str, None] = {}
+    for leaving in request.leaving:
         member_id = _leaving_id(group, leaving)
-        if code is not Code.NONE:
-            continue
+        code = Code.UNKNOWN_MEMBER_ID if member_id in going else _leaving_code(group, leaving)
+        left.append((leaving, code))
+        if code is Code.NONE:
+            going[member_id] = None
+    turn.reply(request.reply_to, LeaveAnswer(Code.NONE, tuple(left)))
+    for member_id in going:
         if member_id in group.pending:
             drop_pending(turn, group, member_id)
-        elif member_id in group.members:  # not if the request names it twice
+        else:
             remove_member(turn, group, group.members[member_id])
 
 

@@ -262,11 +262,12 @@ def test_an_operator_removes_a_static_member_by_its_instance_id(desk):
     assert desk.coordinator.groups["g"].state is GroupState.EMPTY
 
 
-def test_members_that_leave_twice_in_one_request_leave_once(desk):
+def test_a_member_that_one_request_names_twice_leaves_once_and_is_unknown_then(desk):
     a = desk.stable()
-    desk.join()
-    answer = desk.ask(LeaveGroup, leaving=(Leaving(a.member_id), Leaving(a.member_id)))
-    assert [code for _, code in answer.left] == [Code.NONE, Code.NONE]
+    desk.join(instance_id="i")
+    named = (Leaving(a.member_id), Leaving(a.member_id), Leaving("", "i"), Leaving("", "i"))
+    answer = desk.ask(LeaveGroup, leaving=named)
+    assert [code for _, code in answer.left] == [Code.NONE, Code.UNKNOWN_MEMBER_ID] * 2
 
 
 def test_a_commit_follows_the_state_of_the_group(desk):
