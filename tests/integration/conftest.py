@@ -13,6 +13,7 @@ import pytest
 
 from legacy_consumer.embedded import KAFKA_VERSIONS, EmbeddedZooKeeper
 from tests.support.broker_cluster import BrokerCluster
+from tests.support.zk_history import ZkHistory
 
 BY_VERSION = "broker_version"
 
@@ -41,7 +42,10 @@ class Clusters:
         """versions: those that will be asked for, in this order."""
         self.folder = folder
         self.next_of = dict(itertools.pairwise(versions))
-        self.zookeeper = EmbeddedZooKeeper()
+        log = folder / "zookeeper-log"
+        log.mkdir()
+        self.zookeeper = EmbeddedZooKeeper(properties={"dataLogDir": str(log)})
+        self.history = ZkHistory(log)
         self.starter = ThreadPoolExecutor(1, "next-broker")
         self.running = None
         self.ahead = {}
@@ -62,7 +66,7 @@ class Clusters:
             self.ahead[version] = self.starter.submit(self.started, version)
 
     def started(self, version):
-        made = BrokerCluster(version, self.zookeeper, self.folder)
+        made = BrokerCluster(version, self.zookeeper, self.folder, self.history)
         made.start()
         return made
 

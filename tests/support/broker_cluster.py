@@ -17,6 +17,7 @@ from legacy_consumer.fetching.brokers import read_brokers
 from legacy_consumer.fetching.fetcher import Message
 from legacy_consumer.fetching.librdkafka import Record, produce_all
 from legacy_consumer.fetching.librdkafka.settings import client_settings
+from tests.support.zk_history import ZkHistory
 from zk_layout.kazoo_store import KazooStore
 
 FORMATS = {"0.8.2.2": (0,), "0.10.2.2": (0, 1), "1.1.1": (0, 1, 2), "2.8.2": (0, 1, 2), "3.9.1": (2,)}
@@ -55,10 +56,16 @@ class Batch:
 
 
 class BrokerCluster:
-    """One broker of a version, with the listeners that the version has."""
+    """One broker of a version, with the listeners that the version has.
 
-    def __init__(self, version: str, zookeeper: EmbeddedZooKeeper, folder: Path) -> None:
+    history: everything that was ever written to its ZooKeeper, in all chroots, if that is kept.
+    """
+
+    def __init__(
+        self, version: str, zookeeper: EmbeddedZooKeeper, folder: Path, history: ZkHistory | None = None
+    ) -> None:
         self.version = version
+        self.history = history
         self.ca = folder / "ca.pem"
         listeners = ("PLAINTEXT",) if version == KAFKA_VERSIONS[0] else ("PLAINTEXT", "SSL", "SASL_PLAINTEXT")
         self.kafka = EmbeddedKafka(
