@@ -165,7 +165,7 @@ class Ratchet:
             self.seen[tp] = offset
 
     def check_zookeeper(self):
-        """Return the partitions that a JVM member moved backwards; nobody else moved any."""
+        """Check that only JVM members moved offsets backwards. Returns: the partitions of these offsets."""
         cluster, name = self.group.cluster, self.group.name
         chroot = f"/{cluster.kafka.zookeeper_connect.partition('/')[2]}"
         znodes = cluster.history.below(f"{chroot}/consumers/{name}")

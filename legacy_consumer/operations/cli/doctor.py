@@ -43,7 +43,10 @@ from zk_layout.store import ZkStore
 
 _FIELDS = ("severity", "code", "subject", "text", "advice", "commands")
 _SECRET = re.compile("password|secret|digest|jaas|key|token|credential", re.IGNORECASE)
-"""In the names of properties that only others know: librdkafka's, and those of a user's assignor."""
+"""A property with one of these words in its name counts as a secret, if this project does not know the property.
+
+Such properties are those of librdkafka and of a user's assignor.
+"""
 _STYLES = {Severity.ERROR: BAD, Severity.WARNING: ODD, Severity.NOTE: ""}
 
 

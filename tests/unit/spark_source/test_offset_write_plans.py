@@ -58,7 +58,7 @@ def test_the_plans_of_many_groups_take_as_many_reads_as_that_of_one(store):
 
 
 def test_a_backup_says_for_which_topics_its_offsets_are(store, tmp_path):
-    """So that an import does not give them to a later topic of the same name."""
+    """An import then does not write these offsets for a later topic of the same name."""
     options = parse_write_options(
         {"zookeeper.connect": "zk:2181", "backupFolder": str(tmp_path), "outsideLog": "allow"}
     )

@@ -638,7 +638,7 @@ def test_an_offset_by_name_whose_topic_is_deleted_before_it_is_written_does_not_
 
 @pytest.fixture
 def nobodys(cluster):
-    """A partition that nobody owns, and a member that has committed 5 there."""
+    """A member commits 5 for a partition that has no owner."""
     cluster.admin.create("/brokers/topics/u", encode_topic(TopicAssignment({0: (0,)})))
     connector = cluster.connector()
     stream_of(connector)

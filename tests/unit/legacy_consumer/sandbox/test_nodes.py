@@ -1,4 +1,4 @@
-"""What the commands of containers do before servers run, and what others may have written meanwhile."""
+"""The commands of containers wait for servers, and read znodes that other clients wrote."""
 
 from __future__ import annotations
 
