@@ -12,6 +12,7 @@ import json
 import re
 import statistics
 import sys
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -51,15 +52,14 @@ class Point:
         return self.partitions, self.members, self.side
 
 
-def measure(partitions: int, members: tuple[int, ...], sides: tuple[Side, ...], rounds: int) -> list[Point]:
+def measure(partitions: int, members: tuple[int, ...], sides: tuple[Side, ...], rounds: int) -> Iterator[Point]:
     """The points of one topic."""
-    points = []
     with GroupScene(partitions).open(Effort(None, False)) as stage:
         for count in members:
             for side in sides:
                 figures = [Changes(side, count, in_one_process=True).measure(stage) for _ in range(rounds)]
                 medians = {name: statistics.median(one[name] for one in figures) for name in figures[0]}
-                point = Point(
+                yield Point(
                     side,
                     count,
                     partitions,
@@ -68,9 +68,6 @@ def measure(partitions: int, members: tuple[int, ...], sides: tuple[Side, ...], 
                     round(medians[LEAVE_S], 3),
                     medians[JOIN_REQUESTS],
                 )
-                print(asdict(point), file=sys.stderr, flush=True)
-                points.append(point)
-    return points
 
 
 def read() -> list[Point]:
@@ -126,8 +123,10 @@ def main() -> int:
         for partitions in [] if options.draw else chosen:
             members = tuple(n for n in POINTS[partitions] if not options.members or n in options.members)
             sides: tuple[Side, ...] = (options.side,) if options.side else ("ours", "jvm")
-            new = measure(partitions, members, sides, options.rounds)
-            write(list({point.key: point for point in (*read(), *new)}.values()))
+            for point in measure(partitions, members, sides, options.rounds):
+                print(asdict(point), file=sys.stderr, flush=True)
+                # at once: one side may give up, and takes nothing of the others away
+                write(list({known.key: known for known in (*read(), point)}.values()))
         if options.draw:
             write(read())
     except (LegacyConsumerError, NotSettledError) as error:
