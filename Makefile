@@ -155,7 +155,7 @@ check: style .venv/.dev .venv/.native ## checks style and types, and runs the te
 	wait $$types || { cat build/types.log >&2; failed=1; }
 	exit $${failed:-0}
 
-pythons: .venv/.dev .venv/.native ## runs the unit tests and every command's help on each other supported Python (PYTHONS="3.10")
+pythons: .venv/.dev .venv/.native ## runs worlds and every command's help on each other supported Python, unit tests on the oldest and newest (PYTHONS="3.12")
 	@exec $(bin)/python tests/pythons.py $(PYTHONS)
 
 lint: style types ## checks format, style, spelling and types

@@ -1,9 +1,10 @@
-"""Runs unit tests, worlds and every command's help on each Python that pyproject.toml declares, but for .venv's.
+"""Runs worlds and every command's help on each Python that pyproject.toml declares, but for .venv's.
 
     python tests/pythons.py [VERSION ...]
 
-Each Python gets an environment of its own, build/python-VERSION, which is kept until pyproject.toml or constraints.txt
-changes. A Python that this machine does not have is named as skipped; with CI set it fails the run, but for RARE.
+The oldest and the newest of them that this machine has, and a Python that is named, also run the unit tests. Each gets
+an environment of its own, build/python-VERSION, which is kept until pyproject.toml or constraints.txt changes. A Python
+that this machine does not have is named as skipped; with CI set it fails the run, but for RARE.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -24,6 +26,11 @@ RARE = frozenset({"3.14"})
 _STEP_S = 1800
 _WORLDS = 400
 """Pythons differ in which handler an exception finds that strikes a thread in the middle of a loop."""
+_UNIT_TIER = {"the unit tier": ["-m", "pytest", "tests/unit", "-q", "-p", "no:cacheprovider", "-m", "not slow"]}
+_QUICK_STEPS = {
+    "the simulation": ["-m", "tests.simulation", "--seeds", str(_WORLDS)],
+    "every command's help": [str(ROOT / "tests" / "every_help.py")],
+}
 
 
 def declared_versions() -> list[str]:
@@ -58,15 +65,10 @@ def environment_of(version: str, python: str) -> Path:
     return inside
 
 
-def run_in(inside: Path | None) -> tuple[str, str]:
+def run_in(inside: Path | None, steps: Mapping[str, Sequence[str]]) -> tuple[str, str]:
     """(verdict, what the tests printed) for one environment. The verdict is passed, failed or skipped, and why."""
     if inside is None:
         return "skipped: it is neither on PATH nor in pyenv", ""
-    steps = {
-        "the unit tier": ["-m", "pytest", "tests/unit", "-q", "-p", "no:cacheprovider", "-m", "not slow"],
-        "the simulation": ["-m", "tests.simulation", "--seeds", str(_WORLDS)],
-        "every command's help": [str(ROOT / "tests" / "every_help.py")],
-    }
     told = []
     for what, words in steps.items():
         done = subprocess.run([str(inside), *words], cwd=ROOT, capture_output=True, text=True, timeout=_STEP_S)
@@ -82,10 +84,13 @@ def main(versions: list[str]) -> int:
     pythons = {version: find_python(version) for version in wanted}
     # one after the other: each writes the package's own metadata into this folder
     inside = [python and environment_of(version, python) for version, python in pythons.items()]
+    found = [one for one in inside if one is not None]
+    whole = found if versions else [*found[:1], *found[-1:]]
+    steps = [_UNIT_TIER | _QUICK_STEPS if one in whole else _QUICK_STEPS for one in inside]
     failed = False
     # one more than there are processors, because some tests wait
     with concurrent.futures.ThreadPoolExecutor((os.cpu_count() or 1) + 1) as pool:
-        for version, (verdict, printed) in zip(wanted, pool.map(run_in, inside), strict=True):
+        for version, (verdict, printed) in zip(wanted, pool.map(run_in, inside, steps), strict=True):
             print(printed[-8000:], end="", file=sys.stderr)
             print(f"Python {version} {verdict}", flush=True)
             is_missed = verdict.startswith("skipped") and "CI" in os.environ and version not in RARE
