@@ -158,6 +158,8 @@ def check_batch_read(options: ReadOptions) -> None:
     """Refuse what only a stream can do. Raises: ConfigError."""
     if options.changes_only:
         raise ConfigError("changesOnly", "true", "is for streams: a batch read has no snapshot to compare with")
+    if options.snapshot_interval_ms != _SNAPSHOT_INTERVAL_MS:
+        raise ConfigError("snapshotIntervalMs", None, "is for streams: a batch read is one snapshot")
 
 
 def parse_write_options(given: Mapping[str, str]) -> WriteOptions:

@@ -233,6 +233,10 @@ def check_for_batch(options: MessageOptions) -> None:
         raise ConfigError("minOffsetsPerTrigger", None, "is for streams: a batch read takes what there is")
     if options.max_offsets_per_trigger is not None:
         raise ConfigError("maxOffsetsPerTrigger", None, "is for streams: bound a batch read with endingOffsets")
+    if options.max_trigger_delay_ms != duration_ms({}, "maxTriggerDelay", _MAX_TRIGGER_DELAY):
+        raise ConfigError("maxTriggerDelay", None, "is for streams: a batch read waits for no trigger")
+    if options.live_group is not LiveGroup.FAIL:
+        raise ConfigError("liveGroup", options.live_group.value, "is for streams: a batch read commits nothing")
     if options.starting == TO_LATEST:
         raise ConfigError("startingOffsets", "latest", "would read nothing: a batch read ends there")
 

@@ -61,9 +61,9 @@ class Pages:
 
 
 class MetricsServer:
-    """Serves until close(); start() binds. port 0: any free one, see port.
+    """Serves until close(), for good; start() binds. port 0: any free one, see port.
 
-    Raises (start): MetricsServerError if the address cannot be used.
+    Raises (start): MetricsServerError if the address cannot be used, or after close().
     """
 
     def __init__(self, pages: Pages, *, port: int, host: str = "127.0.0.1") -> None:
@@ -91,6 +91,8 @@ class MetricsServer:
 
     def start(self) -> Self:
         """Bind and serve, on threads of its own. Twice is harmless."""
+        if self._server is not None and self._server.fileno() < 0:
+            raise MetricsServerError(self._host, self.port, "this server was closed: make another one")
         if self._server is not None:
             return self
         try:

@@ -166,6 +166,8 @@ def test_topics_must_be_chosen_and_a_filter_must_compile():
         ({"minOffsetsPerTrigger": "5"}, check_for_batch, "minOffsetsPerTrigger"),
         ({"group.id": "g", "claimOwnership": "true"}, check_for_batch, "claimOwnership"),
         ({"group.id": "g", "commitOffsets": "true"}, check_for_batch, "commitOffsets"),
+        ({"maxTriggerDelay": "9s"}, check_for_batch, "maxTriggerDelay"),
+        ({"group.id": "g", "liveGroup": "allow"}, check_for_batch, "liveGroup"),
         ({"startingOffsets": "latest"}, check_for_batch, "startingOffsets"),
     ],
 )
@@ -173,6 +175,11 @@ def test_an_option_of_the_other_kind_of_query_is_refused(given, check, key):
     with pytest.raises(ConfigError) as caught:
         check(parse_message_options({**GIVEN, **given}))
     assert caught.value.key == key
+
+
+def test_a_batch_read_takes_the_defaults_of_streams():
+    given = {"group.id": "g", "maxTriggerDelay": "15m", "liveGroup": "fail", "claimOwnership": "false"}
+    check_for_batch(parse_message_options({**GIVEN, **given}))
 
 
 def test_every_own_option_is_taken():

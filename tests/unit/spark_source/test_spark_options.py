@@ -121,6 +121,12 @@ def test_a_batch_read_refuses_to_compare_with_a_snapshot_that_it_does_not_have()
         check_batch_read(parse_options({**CONNECT, "changesOnly": "true"}))
 
 
+def test_a_batch_read_refuses_a_time_between_snapshots():
+    check_batch_read(parse_options({**CONNECT, "snapshotIntervalMs": "10000"}))
+    with pytest.raises(ConfigError, match="snapshotIntervalMs: is for streams"):
+        check_batch_read(parse_options({**CONNECT, "snapshotIntervalMs": "5"}))
+
+
 def test_options_survive_the_way_to_the_executors():
     options = parse_options({**CONNECT, "groups": "a*", "sasl.password": "p", "rdkafka.a": "1"})
     assert pickle.loads(pickle.dumps(options)) == options

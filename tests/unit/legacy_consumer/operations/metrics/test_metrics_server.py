@@ -147,6 +147,13 @@ def test_a_close_that_was_interrupted_is_finished_by_the_next_one(server):
         socket.create_connection(("127.0.0.1", server.port), timeout=60)
 
 
+def test_a_server_that_was_closed_says_that_it_does_not_start_again(server):
+    assert server.start() is server
+    server.close()
+    with pytest.raises(MetricsServerError, match="this server was closed: make another one"):
+        server.start()
+
+
 def test_a_server_that_is_closed_answers_no_more_on_connections_that_are_open(server):
     with contextlib.closing(http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)) as scraper:
         scraper.request("GET", "/metrics")
