@@ -197,6 +197,10 @@ def _as_librdkafka_spells(name: str, value: Value) -> str:
 
 def _without_blanks(connect: str) -> str:
     hosts, slash, chroot = connect.strip().partition("/")
+    if "@" in hosts:
+        # not quoted: it may hold a password
+        what = "names hosts alone, credentials stand in zookeeper.auth.digest or zookeeper.sasl.username and .password"
+        raise ConfigError("zookeeper.connect", "***", what)
     names = [host.strip() for host in hosts.split(",")]
     for host in names:
         match = _HOST.fullmatch(host)

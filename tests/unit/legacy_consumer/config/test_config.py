@@ -106,6 +106,18 @@ def test_an_unknown_property_in_a_file_is_a_warning(tmp_path):
     assert "wholly.other" in second
 
 
+@pytest.mark.parametrize("connect", ["ann:secret@z:2181", "z:2181,ann@y:2181/kafka", "ann:secret@z:2181@x"])
+def test_credentials_among_the_hosts_are_refused_and_not_quoted(connect):
+    with pytest.raises(ConfigError, match=r"names hosts alone, .* zookeeper\.auth\.digest") as refused:
+        ConsumerConfig.load(overrides={**MINIMUM, "zookeeper.connect": connect})
+    assert "ann" not in str(refused.value)
+
+
+def test_a_chroot_may_have_any_sign_of_a_path():
+    given = {**MINIMUM, "zookeeper.connect": "z:2181/kafka@home"}
+    assert ConsumerConfig.load(overrides=given).zookeeper_connect == "z:2181/kafka@home"
+
+
 @pytest.mark.parametrize(("missing", "written"), [("zookeeper.connect", "zookeper.connect"), ("group.id", "gruop.id")])
 def test_a_required_property_that_a_file_misspells_is_missing_and_the_error_says_so(missing, written, tmp_path):
     path = tmp_path / "consumer.properties"
