@@ -6,12 +6,15 @@ Up to 3.8 ZooKeeper returns the Stat of such a znode; 3.9 refuses it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 from zk_layout.errors import NotPermittedError
-from zk_layout.store import Watcher, ZkStore, Znode
+from zk_layout.store import Stat, Watcher, ZkStore, Znode
 
 Found = TypeVar("Found")
+
+FoundStat: TypeAlias = "Stat | NotPermittedError | None"
+"""A znode's Stat, why it may not be seen, or None if there is no znode."""
 
 
 def read_each(
@@ -21,9 +24,14 @@ def read_each(
     return _ask_each(lambda some: store.get_data_many(some, watcher), paths)
 
 
+def stat_each(store: ZkStore, paths: Sequence[str]) -> list[FoundStat]:
+    """As exists_many, but a znode whose Stat the client may not see yields the error."""
+    return _ask_each(store.exists_many, paths)
+
+
 def exist_each(store: ZkStore, paths: Sequence[str]) -> list[bool]:
     """Return whether each znode exists. A znode that the client may not read counts as existing."""
-    return [found is not None for found in _ask_each(store.exists_many, paths)]
+    return [found is not None for found in stat_each(store, paths)]
 
 
 def read_or_stat(store: ZkStore, paths: Sequence[str]) -> tuple[list[Znode | None], dict[str, NotPermittedError]]:
@@ -33,7 +41,7 @@ def read_or_stat(store: ZkStore, paths: Sequence[str]) -> tuple[list[Znode | Non
     """
     found = read_each(store, paths)
     closed = {path: one for path, one in zip(paths, found, strict=True) if isinstance(one, NotPermittedError)}
-    stats = dict(zip(closed, _ask_each(store.exists_many, list(closed)), strict=True))
+    stats = dict(zip(closed, stat_each(store, list(closed)), strict=True))
     znodes: list[Znode | None] = []
     for path, one in zip(paths, found, strict=True):
         if isinstance(one, NotPermittedError):

@@ -132,13 +132,13 @@ class KafkaOffsetStore:
         todo = dict(commits)
         try:
             if consumer_id is not None:
-                result.unowned = self._fence.find_unowned(todo, consumer_id=consumer_id, session_id=session_id)
+                result = self._fence.find_unowned(todo, consumer_id=consumer_id, session_id=session_id)
             elif not unfenced:
                 result.unowned = self._fence.find_owned(todo)
         except Exception as error:  # noqa: BLE001 - as of the ZooKeeper store
             result.failure = error
             return result
-        _remove(todo, result.unowned)
+        _remove(todo, result.unowned | result.refused.keys())
         found = self._look(todo, timeout_s, result)
         for tp, now in found.items():
             seen = todo[tp].seen
@@ -150,13 +150,15 @@ class KafkaOffsetStore:
                 result.foreign[tp] = committed_in_kafka(now, seen.topic)
         if result.foreign and consumer_id is not None:
             try:
-                result.unowned |= self._fence.find_stolen(result.foreign, session_id)
+                fenced = self._fence.find_stolen(result.foreign, session_id)
             except Exception as error:  # noqa: BLE001 - as of the ZooKeeper store
                 result.foreign.clear()
                 result.failure = error
                 return result
-            _remove(result.foreign, result.unowned)
-            _remove(found, result.unowned)
+            result.unowned |= fenced.unowned
+            result.refused.update(fenced.refused)
+            _remove(result.foreign, fenced.unowned | fenced.refused.keys())
+            _remove(found, fenced.unowned | fenced.refused.keys())
         self._put({tp: todo[tp] for tp in found if tp not in result.foreign}, session_id, timeout_s, result)
         return result
 

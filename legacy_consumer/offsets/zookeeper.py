@@ -24,7 +24,7 @@ from legacy_consumer.offsets.owner_fence import NoOwnerFence
 from legacy_consumer.offsets.progress import Commit, Committed
 from legacy_consumer.offsets.store import CommitResult
 from legacy_consumer.offsets.topic_lives import origin_paths, origins_in
-from zk_layout.closed_znodes import read_each
+from zk_layout.closed_znodes import FoundStat, read_each, stat_each
 from zk_layout.codecs import encode_offset
 from zk_layout.errors import (
     BadVersionError,
@@ -101,11 +101,12 @@ class ZooKeeperOffsetStore:
 
     def find_unowned(
         self, partitions: Collection[TopicPartition], *, consumer_id: str, session_id: int | None
-    ) -> set[TopicPartition]:
-        """Check, writing nothing, that this member may commit these; returns those whose owner znodes are gone.
+    ) -> CommitResult:
+        """Check, writing nothing, that this member may commit these.
 
+        Returns: as unowned those whose owner znodes are gone, as refused those whose owner znodes an ACL closes.
         Raises: SessionExpiredError if the registration is gone or the session is another; ConnectionLostError;
-        NotPermittedError; OffsetError if owner znodes come and go.
+        NotPermittedError for the registration; OffsetError if owner znodes come and go.
         """
         result = CommitResult()
         guard = self._guard(consumer_id)
@@ -116,32 +117,48 @@ class ZooKeeperOffsetStore:
                     self._store.multi([*guard, *(CheckOp(self._owner_path(tp)) for tp in chunk)], session_id=session_id)
                 except MultiFailedError as error:
                     self._check_registered(error, guard)
-                    if not isinstance(error.cause, NoNodeError):
+                    if isinstance(error.cause, NoNodeError):
+                        self._set_aside_unowned(chunk, result)
+                    elif isinstance(error.cause, NotPermittedError):
+                        closed = list(chunk)[error.index - len(guard)]
+                        result.refused[closed] = error.cause
+                        del chunk[closed]
+                    else:
                         raise error.cause from error
-                    self._set_aside_unowned(chunk, result)
                 else:
                     break
             else:
                 msg = f"group {self._group}: {len(chunk)} owner znodes are deleted and created again all the time"
                 raise OffsetError(msg)
-        return result.unowned
+        return result
 
     def find_owned(self, partitions: Collection[TopicPartition]) -> set[TopicPartition]:
-        """Return which of these have an owner now. Raises: ConnectionLostError, SessionExpiredError."""
-        order = sorted(partitions)
-        stats = self._store.exists_many([self._owner_path(tp) for tp in order])
-        return {tp for tp, stat in zip(order, stats, strict=True) if stat is not None}
+        """Return which of these have an owner now; an owner znode that an ACL closes is one.
 
-    def find_stolen(self, partitions: Collection[TopicPartition], session_id: int | None) -> set[TopicPartition]:
-        """Return which of these this session does not own, after another client has committed them.
+        Raises: ConnectionLostError, SessionExpiredError.
+        """
+        return {tp for tp, stat in self._owner_stats(partitions).items() if stat is not None}
+
+    def find_stolen(self, partitions: Collection[TopicPartition], session_id: int | None) -> CommitResult:
+        """Find out, after another client has committed these, whether this session owns them still.
 
         That client may own the partition by now: a JVM member deletes also other members' owner znodes.
+        Returns: as unowned those that it does not own, as refused those whose owner znodes an ACL closes.
         Raises: SessionExpiredError if the store has another session by now.
         """
-        order = sorted(partitions)
-        stats = self._store.exists_many([self._owner_path(tp) for tp in order])
+        stats = self._owner_stats(partitions)
         self.check_session(session_id)
-        return {tp for tp, stat in zip(order, stats, strict=True) if stat is None or stat.ephemeral_owner != session_id}
+        result = CommitResult()
+        for tp, stat in stats.items():
+            if isinstance(stat, NotPermittedError):
+                result.refused[tp] = stat
+            elif stat is None or stat.ephemeral_owner != session_id:
+                result.unowned.add(tp)
+        return result
+
+    def _owner_stats(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, FoundStat]:
+        order = sorted(partitions)
+        return dict(zip(order, stat_each(self._store, [self._owner_path(tp) for tp in order]), strict=True))
 
     def close(self) -> None:
         """Do nothing: the caller closes the ZkStore."""
@@ -222,9 +239,8 @@ class ZooKeeperOffsetStore:
                 elif isinstance(cause, NoNodeError) and todo[tp].seen.version is None:
                     self._make_dirs(todo, result)
                 elif isinstance(cause, (BadVersionError, NodeExistsError, NoNodeError)):
-                    for stolen in self.find_stolen(todo, session_id) if guard else ():
-                        result.unowned.add(stolen)
-                        del todo[stolen]
+                    if guard:
+                        self._set_aside_stolen(todo, session_id, result)
                     self._set_aside_foreign(todo, result)
                 elif cause.retriable:
                     raise cause from error
@@ -272,12 +288,21 @@ class ZooKeeperOffsetStore:
         self._refused[tp] = result.refused[tp] = error
 
     def _set_aside_unowned(self, todo: dict[TopicPartition, Commit], result: CommitResult) -> None:
-        order = list(todo)
-        stats = self._store.exists_many([self._owner_path(tp) for tp in order])
-        for tp, stat in zip(order, stats, strict=True):
+        # the next try finds those that an ACL closes
+        for tp, stat in self._owner_stats(todo).items():
             if stat is None:
                 result.unowned.add(tp)
                 del todo[tp]
+
+    def _set_aside_stolen(
+        self, todo: dict[TopicPartition, Commit], session_id: int | None, result: CommitResult
+    ) -> None:
+        found = self.find_stolen(todo, session_id)
+        for tp in found.unowned:
+            result.unowned.add(tp)
+            del todo[tp]
+        for tp, error in found.refused.items():
+            self._refuse(tp, error, todo, result)
 
     def _set_aside_foreign(self, todo: dict[TopicPartition, Commit], result: CommitResult) -> None:
         for tp, now in self.read(list(todo)).items():

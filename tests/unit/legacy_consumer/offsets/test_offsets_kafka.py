@@ -17,6 +17,7 @@ from legacy_consumer.offsets.judgement import TopicOrigin
 from legacy_consumer.offsets.progress import Committed
 from legacy_consumer.offsets.retries import coordinator_answer
 from tests.support.at_line import AtLine
+from tests.support.closed_znodes import close_owner
 from tests.support.fake_group_offsets import FakeGroupOffsets
 from zk_layout.errors import MultiFailedError, NoNodeError, NotPermittedError, SessionExpiredError
 from zk_layout.memory_store import Fault, MemoryStore, MemoryZooKeeper
@@ -139,22 +140,49 @@ def test_partitions_without_an_owner_znode_are_left_out(rig):
     assert rig.in_kafka() == {P1: 5}
 
 
-@pytest.mark.parametrize(
-    ("cause", "failure", "says"),
-    [
-        pytest.param(NotPermittedError("/consumers/g/owners/t/0"), NotPermittedError, "ACL", id="forbidden"),
-        pytest.param(NoNodeError("/consumers/g/owners/t/0"), OffsetError, "created again", id="comes and goes"),
-    ],
-)
-def test_a_member_whose_ownership_cannot_be_checked_commits_nothing(rig, monkeypatch, cause, failure, says):
+def test_a_member_whose_owner_znodes_come_and_go_commits_nothing(rig, monkeypatch):
     def refuse(ops, **how):
-        raise MultiFailedError(1, "/consumers/g/owners/t/0", cause)
+        raise MultiFailedError(1, "/consumers/g/owners/t/0", NoNodeError("/consumers/g/owners/t/0"))
 
     monkeypatch.setattr(rig.zk, "multi", refuse)
     result = rig.commit(rig.kafka, {P0: 5, P1: 7})
-    assert isinstance(result.failure, failure)
-    assert says in str(result.failure)
+    assert isinstance(result.failure, OffsetError)
+    assert "created again" in str(result.failure)
     assert rig.in_kafka() == {}
+
+
+def test_an_owner_znode_that_an_acl_closes_holds_up_the_offset_of_its_partition_alone(rig, monkeypatch):
+    closed, multi = NotPermittedError("/consumers/g/owners/t/0"), rig.zk.multi
+
+    def refuse(ops, **how):
+        for index, op in enumerate(ops):
+            if op.path == "/consumers/g/owners/t/0":
+                raise MultiFailedError(index, op.path, closed)
+        return multi(ops, **how)
+
+    monkeypatch.setattr(rig.zk, "multi", refuse)
+    result = rig.commit(rig.kafka, {P0: 5, P1: 7})
+    assert (result.failure, result.refused) == (None, {P0: closed})
+    assert rig.in_kafka() == {P1: 7}
+
+
+def test_an_offset_of_another_client_stands_while_an_acl_closes_the_owner_znode(rig, monkeypatch):
+    seen = rig.commit(rig.kafka, {P0: 7, P1: 5}).committed
+    rig.channel.kept[P0] = KafkaOffset(3)
+    closed = close_owner(monkeypatch, rig.zk, P0)
+    result = rig.commit(rig.kafka, {P0: 8, P1: 6}, seen)
+    assert (result.failure, result.foreign, result.refused) == (None, {}, {P0: closed})
+    assert rig.in_kafka() == {P0: 3, P1: 6}
+
+
+def test_a_partition_whose_owner_znode_an_acl_closes_is_not_free(rig, monkeypatch):
+    close_owner(monkeypatch, rig.zk, P0)
+    rig.zk.delete("/consumers/g/owners/t/1")
+    seen = rig.kafka.read([P0, P1])
+    commits = {tp: Commit(5, seen[tp]) for tp in (P0, P1)}
+    result = rig.kafka.commit(commits, consumer_id=None, session_id=None)
+    assert (result.failure, result.unowned) == (None, {P0})
+    assert rig.in_kafka() == {P1: 5}
 
 
 def test_an_offset_that_somebody_else_committed_is_reported_and_not_overwritten(rig):

@@ -8,6 +8,7 @@ from legacy_consumer.errors import OffsetError
 from legacy_consumer.offsets import Commit, ZooKeeperOffsetStore
 from legacy_consumer.offsets.progress import Committed
 from legacy_consumer.offsets.store import refuse_unreadable
+from tests.support.closed_znodes import close_owner
 from zk_layout.errors import ConnectionLostError, SessionExpiredError
 from zk_layout.memory_store import Fault, MemoryStore, MemoryZooKeeper
 from zk_layout.model import TopicPartition
@@ -68,6 +69,24 @@ def test_an_offset_somebody_else_wrote_is_reported_and_not_overwritten(rig):
     assert rig.stored(P1) == b"6", "the others are committed all the same"
     assert result.foreign == {P0: Committed(3, 1)}
     assert result.committed == {P1: Committed(6, 1)}
+
+
+def test_an_owner_znode_that_an_acl_closes_holds_up_no_other_offset_where_somebody_else_wrote_one(rig, monkeypatch):
+    seen = rig.commit({P0: (7, NEW), P1: (5, NEW)}).committed
+    rig.write(P0, b"3")
+    closed = close_owner(monkeypatch, rig.zk, P0)
+    result = rig.commit({P0: (8, seen[P0]), P1: (6, seen[P1])})
+    assert (result.failure, result.foreign, result.refused) == (None, {}, {P0: closed})
+    assert (rig.stored(P0), rig.stored(P1)) == (b"3", b"6")
+
+
+def test_an_owner_znode_that_an_acl_closes_hides_no_other_that_is_gone(rig, monkeypatch):
+    seen = rig.commit({P0: (7, NEW), P1: (5, NEW)}).committed
+    rig.zk.delete("/consumers/g/owners/t/0")
+    close_owner(monkeypatch, rig.zk, P1)
+    result = rig.commit({P0: (8, seen[P0]), P1: (6, seen[P1])})
+    assert (result.failure, result.unowned) == (None, {P0})
+    assert (rig.stored(P0), rig.stored(P1)) == (b"7", b"6")
 
 
 def test_the_offset_that_is_to_be_committed_is_foreign_where_somebody_else_wrote_it(rig):
