@@ -104,7 +104,8 @@ class ZooKeeperOffsetStore:
     ) -> CommitResult:
         """Check, writing nothing, that this member may commit these.
 
-        Returns: as unowned those whose owner znodes are gone, as refused those whose owner znodes an ACL closes.
+        Returns: unowned has the partitions whose owner znodes are gone; refused has those whose owner znodes an ACL
+        closes.
         Raises: SessionExpiredError if the registration is gone or the session is another; ConnectionLostError;
         NotPermittedError for the registration; OffsetError if owner znodes come and go.
         """
@@ -143,7 +144,7 @@ class ZooKeeperOffsetStore:
         """Find out, after another client has committed these, whether this session owns them still.
 
         That client may own the partition by now: a JVM member deletes also other members' owner znodes.
-        Returns: as unowned those that it does not own, as refused those whose owner znodes an ACL closes.
+        Returns: unowned has the partitions that it does not own; refused has those whose owner znodes an ACL closes.
         Raises: SessionExpiredError if the store has another session by now.
         """
         stats = self._owner_stats(partitions)
@@ -288,7 +289,7 @@ class ZooKeeperOffsetStore:
         self._refused[tp] = result.refused[tp] = error
 
     def _set_aside_unowned(self, todo: dict[TopicPartition, Commit], result: CommitResult) -> None:
-        # the next try finds those that an ACL closes
+        # a partition whose owner znode an ACL closes stays: ZooKeeper refuses its check in the next request
         for tp, stat in self._owner_stats(todo).items():
             if stat is None:
                 result.unowned.add(tp)

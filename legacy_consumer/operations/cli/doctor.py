@@ -45,7 +45,7 @@ _FIELDS = ("severity", "code", "subject", "text", "advice", "commands")
 _SECRET = re.compile("password|secret|digest|jaas|key|token|credential", re.IGNORECASE)
 """A property with one of these words in its name counts as a secret, if this project does not know the property.
 
-Such properties are those of librdkafka and of a user's assignor.
+librdkafka and a user's assignor have properties that this project does not know.
 """
 _STYLES = {Severity.ERROR: BAD, Severity.WARNING: ODD, Severity.NOTE: ""}
 
