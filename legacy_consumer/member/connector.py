@@ -700,7 +700,6 @@ def _open_offset_store(config: ConsumerConfig, store: ZkStore, group_offsets: Gr
         store,
         config.group_id,
         group_offsets or open_group_offsets(config, store),
-        zookeeper,
         # the coordinator's thread waits for it, which must hear in time that ZooKeeper is out of sight
         timeout_s=min(config.offsets_channel_socket_timeout_ms, config.zookeeper_session_timeout_ms / 3) / 1000,
         asking=partial(coordinator_answer, config.offsets_channel_backoff_ms / 1000),

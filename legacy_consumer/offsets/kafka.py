@@ -33,10 +33,10 @@ from legacy_consumer.errors import (
     OffsetsNotCommittedError,
 )
 from legacy_consumer.offsets.judgement import TopicOrigin, judge, metadata_of, written_in_kafka
+from legacy_consumer.offsets.owner_fence import OwnerFence
 from legacy_consumer.offsets.progress import Commit, Committed
 from legacy_consumer.offsets.store import CommitResult
 from legacy_consumer.offsets.topic_lives import read_topic_origins
-from legacy_consumer.offsets.zookeeper import ZooKeeperOffsetStore
 from zk_layout.errors import LegacyConsumerError, SessionExpiredError
 from zk_layout.model import TopicPartition
 from zk_layout.store import ZkStore
@@ -83,7 +83,6 @@ class GroupOffsets(Protocol):
 class KafkaOffsetStore:
     """Implements OffsetStore.
 
-    fence: the group's offsets in ZooKeeper, which knows what a commit must check.
     timeout_s: bounds each call that asks the coordinator, offsets.channel.socket.timeout.ms.
     asking: makes the policy by which the coordinator is asked again, within so many seconds.
     """
@@ -93,7 +92,6 @@ class KafkaOffsetStore:
         store: ZkStore,
         group: str,
         channel: GroupOffsets,
-        fence: ZooKeeperOffsetStore,
         *,
         timeout_s: float,
         asking: Callable[[float], Retrying],
@@ -101,7 +99,7 @@ class KafkaOffsetStore:
         self._store = store
         self._group = group
         self._channel = channel
-        self._fence = fence
+        self._fence = OwnerFence(store, group)
         self._timeout_s = timeout_s
         self._asking = asking
         self._unanswered: dict[TopicPartition, set[KafkaOffset]] = {}
@@ -134,7 +132,7 @@ class KafkaOffsetStore:
             if consumer_id is not None:
                 result = self._fence.find_unowned(todo, consumer_id=consumer_id, session_id=session_id)
             elif not unfenced:
-                result.unowned = self._fence.find_owned(todo)
+                result.unowned = todo.keys() - self._fence.without_owner(todo)
         except Exception as error:  # noqa: BLE001 - as of the ZooKeeper store
             result.failure = error
             return result

@@ -1,16 +1,134 @@
-"""A part of a multi that lets it through only while partitions have no owner."""
+"""Who may commit: the member that owns a partition, or for a partition without an owner any client.
+
+Offsets in Kafka are guarded by the same questions to ZooKeeper as those in ZooKeeper.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 
+from legacy_consumer.errors import OffsetError
+from legacy_consumer.offsets.requests import in_requests
+from legacy_consumer.offsets.store import CommitResult
+from zk_layout.closed_znodes import FoundStat, stat_each
+from zk_layout.errors import MultiFailedError, NoNodeError, NotPermittedError, SessionExpiredError
 from zk_layout.model import TopicPartition
-from zk_layout.paths import OwnerPath, OwnersPath, TopicOwnersPath
-from zk_layout.store import CreateOp, DeleteOp, Op
+from zk_layout.paths import ConsumerIdPath, OwnerPath, OwnersPath, TopicOwnersPath
+from zk_layout.store import CheckOp, CreateOp, DeleteOp, Op, ZkStore
+
+
+class OwnerFence:
+    """What ZooKeeper knows of the owners in one group. Any thread may call."""
+
+    def __init__(self, store: ZkStore, group: str) -> None:
+        self._store = store
+        self._group = group
+        self._checks = _Checks(group)
+
+    def guard(self, consumer_id: str | None) -> list[CheckOp]:
+        """The operations for the front of a multi that is the member's own; none without a member."""
+        return [] if consumer_id is None else [CheckOp(ConsumerIdPath(self._group, consumer_id).path)]
+
+    def checks(self, partitions: Iterable[TopicPartition]) -> list[CheckOp]:
+        """For a multi: the owner znode of each partition exists. While the session lives, it is the member's own."""
+        return [self._checks[tp] for tp in partitions]
+
+    def check_registered(self, error: MultiFailedError, guard: Sequence[CheckOp]) -> None:
+        """Raise the reason, if it is the guard that made this multi fail; SessionExpiredError without registration."""
+        if error.index >= len(guard):
+            return
+        if not isinstance(error.cause, NoNodeError):
+            raise error.cause from error
+        msg = f"{guard[0].path} is gone: this member is not registered any more"
+        raise SessionExpiredError(msg) from error
+
+    def check_session(self, session_id: int | None) -> None:
+        """For use behind reads, which any session answers: other parts of the commit may be another member's by now.
+
+        Sends no request. Raises: SessionExpiredError.
+        """
+        if session_id is not None and self._store.session_id != session_id:
+            msg = f"session 0x{session_id:x} is over: what was committed in it may have another owner"
+            raise SessionExpiredError(msg)
+
+    def find_unowned(
+        self, partitions: Collection[TopicPartition], *, consumer_id: str, session_id: int | None
+    ) -> CommitResult:
+        """Check, writing nothing, that this member may commit these.
+
+        Returns: unowned has the partitions whose owner znodes are gone; refused has those whose owner znodes an ACL
+        closes.
+        Raises: SessionExpiredError if the registration is gone or the session is another; ConnectionLostError;
+        NotPermittedError for the registration; OffsetError if owner znodes come and go.
+        """
+        result = CommitResult()
+        guard = self.guard(consumer_id)
+        for chunk in in_requests(self._store.max_multi_bytes, partitions, guard, lambda tp: self.checks([tp])):
+            for _ in range(len(chunk) + 1):
+                try:
+                    self._store.multi([*guard, *self.checks(chunk)], session_id=session_id)
+                except MultiFailedError as error:
+                    self.check_registered(error, guard)
+                    if isinstance(error.cause, NoNodeError):
+                        unowned = self.without_owner(chunk)
+                        result.unowned |= unowned
+                        chunk[:] = [tp for tp in chunk if tp not in unowned]
+                    elif isinstance(error.cause, NotPermittedError):
+                        result.refused[chunk.pop(error.index - len(guard))] = error.cause
+                    else:
+                        raise error.cause from error
+                else:
+                    break
+            else:
+                msg = f"group {self._group}: {len(chunk)} owner znodes are deleted and created again all the time"
+                raise OffsetError(msg)
+        return result
+
+    def find_stolen(self, partitions: Collection[TopicPartition], session_id: int | None) -> CommitResult:
+        """Find out, after another client has committed these, whether this session owns them still.
+
+        That client may own the partition by now: a JVM member deletes also other members' owner znodes.
+        Returns: unowned has the partitions that it does not own; refused has those whose owner znodes an ACL closes.
+        Raises: SessionExpiredError if the store has another session by now.
+        """
+        stats = self._stats(partitions)
+        self.check_session(session_id)
+        result = CommitResult()
+        for tp, stat in stats.items():
+            if isinstance(stat, NotPermittedError):
+                result.refused[tp] = stat
+            elif stat is None or stat.ephemeral_owner != session_id:
+                result.unowned.add(tp)
+        return result
+
+    def without_owner(self, partitions: Collection[TopicPartition]) -> set[TopicPartition]:
+        """Return which of these have no owner now; an owner znode that an ACL closes is one.
+
+        Raises: ConnectionLostError, SessionExpiredError.
+        """
+        return {tp for tp, stat in self._stats(partitions).items() if stat is None}
+
+    def _stats(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, FoundStat]:
+        order = sorted(partitions)
+        return dict(zip(order, stat_each(self._store, [self._checks[tp].path for tp in order]), strict=True))
+
+
+class _Checks(dict[TopicPartition, CheckOp]):
+    """{partition: check of its owner znode}: each commit needs hundreds of them again."""
+
+    def __init__(self, group: str) -> None:
+        super().__init__()
+        self._group = group
+
+    def __missing__(self, tp: TopicPartition) -> CheckOp:
+        found = self[tp] = CheckOp(OwnerPath(self._group, *tp).path)
+        return found
 
 
 class NoOwnerFence:
-    """Creates each owner znode and deletes it again, which fails if there is one.
+    """A part of a multi that lets it through only while partitions have no owner.
+
+    It creates each owner znode and deletes it again, which fails if there is one.
 
     ZooKeeper creates nothing in a folder that does not exist. Then the folder itself is created and deleted: it fails
     if somebody has made the folder meanwhile, to claim a partition of it.

@@ -14,17 +14,18 @@ judgement.py decides whether an offset fits the topic as it is now.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import islice
 
 from legacy_consumer.errors import OffsetError
 from legacy_consumer.offsets.judgement import TopicOrigin, judge, written_in_zookeeper
 from legacy_consumer.offsets.own_writes import OwnWrites, version_after
-from legacy_consumer.offsets.owner_fence import NoOwnerFence
+from legacy_consumer.offsets.owner_fence import NoOwnerFence, OwnerFence
 from legacy_consumer.offsets.progress import Commit, Committed
+from legacy_consumer.offsets.requests import in_requests
 from legacy_consumer.offsets.store import CommitResult
 from legacy_consumer.offsets.topic_lives import origin_paths, origins_in
-from zk_layout.closed_znodes import FoundStat, read_each, stat_each
+from zk_layout.closed_znodes import read_each
 from zk_layout.codecs import encode_offset
 from zk_layout.errors import (
     BadVersionError,
@@ -33,11 +34,10 @@ from zk_layout.errors import (
     NodeExistsError,
     NoNodeError,
     NotPermittedError,
-    SessionExpiredError,
 )
 from zk_layout.model import TopicPartition
-from zk_layout.paths import ConsumerIdPath, OffsetPath, OwnerPath, TopicOffsetsPath
-from zk_layout.store import CheckOp, CreateOp, Op, SetOp, ZkStore, Znode, multi_size
+from zk_layout.paths import OffsetPath, TopicOffsetsPath
+from zk_layout.store import CheckOp, CreateOp, Op, SetOp, ZkStore, Znode
 
 logger = logging.getLogger(__name__)
 
@@ -52,7 +52,8 @@ class ZooKeeperOffsetStore:
     def __init__(self, store: ZkStore, group: str) -> None:
         self._store = store
         self._group = group
-        self._znodes = _Znodes(group)
+        self._paths = _Paths(group)
+        self._fence = OwnerFence(store, group)
         self._own = OwnWrites()
         self._refused: dict[TopicPartition, LegacyConsumerError] = {}
         """Partitions that the last commit with them could not write, the oldest refusal first."""
@@ -63,7 +64,7 @@ class ZooKeeperOffsetStore:
         The topics' znodes are read in the same batch.
         """
         topics = sorted({tp.topic for tp in partitions})
-        paths = [self._path(tp) for tp in partitions]
+        paths = [self._paths[tp] for tp in partitions]
         znodes = read_each(self._store, [*paths, *origin_paths(topics)])
         origins = origins_in(topics, [None if isinstance(z, NotPermittedError) else z for z in znodes[len(paths) :]])
         return {
@@ -86,80 +87,18 @@ class ZooKeeperOffsetStore:
         unchanged: partitions whose offset stands, as last seen: it is checked, not written.
         """
         result = CommitResult()
-        guard = self._guard(consumer_id)
+        guard = self._fence.guard(consumer_id)
         suspects = [tp for tp in self._refused if tp in commits]
         tried = {tp: commits[tp] for tp in islice(suspects, _MOST_REFUSALS)}
         sound = {tp: commit for tp, commit in commits.items() if tp not in self._refused}
         result.refused = {tp: self._refused[tp] for tp in suspects if tp not in tried}
         no_owner = None if guard or unfenced else NoOwnerFence(self._group)
         try:
-            for chunk in (*self._chunks(sound, guard), *self._chunks(tried, guard)):
+            for chunk in (*self._in_requests(sound, guard), *self._in_requests(tried, guard)):
                 self._commit_chunk(chunk, guard, no_owner, session_id, result, unchanged)
         except Exception as error:  # noqa: BLE001 - told with what was done before it
             result.failure = error
         return result
-
-    def find_unowned(
-        self, partitions: Collection[TopicPartition], *, consumer_id: str, session_id: int | None
-    ) -> CommitResult:
-        """Check, writing nothing, that this member may commit these.
-
-        Returns: unowned has the partitions whose owner znodes are gone; refused has those whose owner znodes an ACL
-        closes.
-        Raises: SessionExpiredError if the registration is gone or the session is another; ConnectionLostError;
-        NotPermittedError for the registration; OffsetError if owner znodes come and go.
-        """
-        result = CommitResult()
-        guard = self._guard(consumer_id)
-        nothing = Committed(None, None)
-        for chunk in self._chunks({tp: Commit(0, nothing) for tp in partitions}, guard):
-            for _ in range(len(chunk) + 1):
-                try:
-                    self._store.multi([*guard, *(CheckOp(self._owner_path(tp)) for tp in chunk)], session_id=session_id)
-                except MultiFailedError as error:
-                    self._check_registered(error, guard)
-                    if isinstance(error.cause, NoNodeError):
-                        self._set_aside_unowned(chunk, result)
-                    elif isinstance(error.cause, NotPermittedError):
-                        closed = list(chunk)[error.index - len(guard)]
-                        result.refused[closed] = error.cause
-                        del chunk[closed]
-                    else:
-                        raise error.cause from error
-                else:
-                    break
-            else:
-                msg = f"group {self._group}: {len(chunk)} owner znodes are deleted and created again all the time"
-                raise OffsetError(msg)
-        return result
-
-    def find_owned(self, partitions: Collection[TopicPartition]) -> set[TopicPartition]:
-        """Return which of these have an owner now; an owner znode that an ACL closes is one.
-
-        Raises: ConnectionLostError, SessionExpiredError.
-        """
-        return {tp for tp, stat in self._owner_stats(partitions).items() if stat is not None}
-
-    def find_stolen(self, partitions: Collection[TopicPartition], session_id: int | None) -> CommitResult:
-        """Find out, after another client has committed these, whether this session owns them still.
-
-        That client may own the partition by now: a JVM member deletes also other members' owner znodes.
-        Returns: unowned has the partitions that it does not own; refused has those whose owner znodes an ACL closes.
-        Raises: SessionExpiredError if the store has another session by now.
-        """
-        stats = self._owner_stats(partitions)
-        self.check_session(session_id)
-        result = CommitResult()
-        for tp, stat in stats.items():
-            if isinstance(stat, NotPermittedError):
-                result.refused[tp] = stat
-            elif stat is None or stat.ephemeral_owner != session_id:
-                result.unowned.add(tp)
-        return result
-
-    def _owner_stats(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, FoundStat]:
-        order = sorted(partitions)
-        return dict(zip(order, stat_each(self._store, [self._owner_path(tp) for tp in order]), strict=True))
 
     def close(self) -> None:
         """Do nothing: the caller closes the ZkStore."""
@@ -170,26 +109,6 @@ class ZooKeeperOffsetStore:
         A fragile offset is written once more, too: then it stays valid although a topic is deleted.
         """
         return seen.is_fragile or self._own.may_have_changed(tp, seen)
-
-    def _guard(self, consumer_id: str | None) -> list[CheckOp]:
-        return [] if consumer_id is None else [CheckOp(ConsumerIdPath(self._group, consumer_id).path)]
-
-    def _check_registered(self, error: MultiFailedError, guard: Sequence[CheckOp]) -> None:
-        if error.index >= len(guard):
-            return
-        if not isinstance(error.cause, NoNodeError):
-            raise error.cause from error
-        msg = f"{guard[0].path} is gone: this member is not registered any more"
-        raise SessionExpiredError(msg) from error
-
-    def check_session(self, session_id: int | None) -> None:
-        """For use behind reads, which any session answers: other parts of the commit may be another member's by now.
-
-        Sends no request. Raises: SessionExpiredError.
-        """
-        if session_id is not None and self._store.session_id != session_id:
-            msg = f"session 0x{session_id:x} is over: what was committed in it may have another owner"
-            raise SessionExpiredError(msg)
 
     def _commit_chunk(
         self,
@@ -204,10 +123,10 @@ class ZooKeeperOffsetStore:
         # each round takes at least one partition out, learns that a write was ours, or finds or makes a folder
         for _ in range(5 * len(todo) + 5):
             if not todo:
-                self.check_session(session_id)
+                self._fence.check_session(session_id)
                 return
             order = list(todo)
-            ops: list[Op] = [*guard, *(no_owner.ops(order) if no_owner else self._checks(order) if guard else ())]
+            ops: list[Op] = [*guard, *(no_owner.ops(order) if no_owner else self._fence.checks(order) if guard else ())]
             first_write = len(ops)
             # what is found to be this store's own is written over; without a znode there is nothing to check
             stands = {
@@ -229,7 +148,7 @@ class ZooKeeperOffsetStore:
                     self._refused.pop(tp, None)
             except MultiFailedError as error:
                 self._own.take_back(fresh)
-                self._check_registered(error, guard)
+                self._fence.check_registered(error, guard)
                 cause, in_fence = error.cause, error.index < first_write
                 if not in_fence:
                     tp = order[error.index - first_write]
@@ -256,9 +175,6 @@ class ZooKeeperOffsetStore:
         result.failure = OffsetError(
             f"group {self._group}: {len(todo)} offsets change faster than they can be committed"
         )
-
-    def _checks(self, partitions: Iterable[TopicPartition]) -> list[CheckOp]:
-        return [self._znodes[tp][1] for tp in partitions]
 
     def _heed_fence(
         self,
@@ -290,15 +206,14 @@ class ZooKeeperOffsetStore:
 
     def _set_aside_unowned(self, todo: dict[TopicPartition, Commit], result: CommitResult) -> None:
         # a partition whose owner znode an ACL closes stays: ZooKeeper refuses its check in the next request
-        for tp, stat in self._owner_stats(todo).items():
-            if stat is None:
-                result.unowned.add(tp)
-                del todo[tp]
+        for tp in self._fence.without_owner(todo):
+            result.unowned.add(tp)
+            del todo[tp]
 
     def _set_aside_stolen(
         self, todo: dict[TopicPartition, Commit], session_id: int | None, result: CommitResult
     ) -> None:
-        found = self.find_stolen(todo, session_id)
+        found = self._fence.find_stolen(todo, session_id)
         for tp in found.unowned:
             result.unowned.add(tp)
             del todo[tp]
@@ -331,10 +246,10 @@ class ZooKeeperOffsetStore:
     def _write_op(self, tp: TopicPartition, commit: Commit, *, stands: bool) -> Op:
         data = encode_offset(commit.offset)
         if commit.seen.version is None:
-            return CreateOp(self._path(tp), data)
+            return CreateOp(self._paths[tp], data)
         if stands:
-            return CheckOp(self._path(tp), commit.seen.version)
-        return SetOp(self._path(tp), data, commit.seen.version)
+            return CheckOp(self._paths[tp], commit.seen.version)
+        return SetOp(self._paths[tp], data, commit.seen.version)
 
     def _make_dirs(self, todo: dict[TopicPartition, Commit], result: CommitResult) -> None:
         for topic in sorted({tp.topic for tp in todo}):
@@ -349,39 +264,26 @@ class ZooKeeperOffsetStore:
                 for tp in [tp for tp in todo if tp.topic == topic]:
                     self._refuse(tp, error, todo, result)
 
-    def _chunks(
+    def _in_requests(
         self, commits: Mapping[TopicPartition, Commit], guard: Sequence[CheckOp]
     ) -> Iterator[dict[TopicPartition, Commit]]:
-        """Yield as many partitions as fit in a request if all were as long as the longest."""
-        order = sorted(commits)
-        if not order:
-            return
-        # an exact sum would cost as much as the request itself
-        longest = TopicPartition(
-            max({tp.topic for tp in order}, key=lambda name: len(name.encode())), max(tp.partition for tp in order)
-        )
-        cost = multi_size(CreateOp(self._path(longest), _LONGEST_OFFSET))
-        cost += sum(map(multi_size, self._checks([longest]) if guard else NoOwnerFence(self._group).ops([longest])))
-        fitting = max(1, (self._store.max_multi_bytes - sum(map(multi_size, guard))) // cost)
-        for start in range(0, len(order), fitting):
-            yield {tp: commits[tp] for tp in order[start : start + fitting]}
+        def ops_of(tp: TopicPartition) -> list[Op]:
+            fence = self._fence.checks([tp]) if guard else NoOwnerFence(self._group).ops([tp])
+            return [*fence, CreateOp(self._paths[tp], _LONGEST_OFFSET)]
 
-    def _path(self, tp: TopicPartition) -> str:
-        return self._znodes[tp][0]
-
-    def _owner_path(self, tp: TopicPartition) -> str:
-        return self._znodes[tp][1].path
+        for chunk in in_requests(self._store.max_multi_bytes, commits, guard, ops_of):
+            yield {tp: commits[tp] for tp in chunk}
 
 
-class _Znodes(dict[TopicPartition, tuple[str, CheckOp]]):
-    """{partition: path of its offset, check of its owner znode}: each commit needs hundreds of them again."""
+class _Paths(dict[TopicPartition, str]):
+    """{partition: path of its offset}: each commit needs hundreds of them again."""
 
     def __init__(self, group: str) -> None:
         super().__init__()
         self._group = group
 
-    def __missing__(self, tp: TopicPartition) -> tuple[str, CheckOp]:
-        found = self[tp] = OffsetPath(self._group, *tp).path, CheckOp(OwnerPath(self._group, *tp).path)
+    def __missing__(self, tp: TopicPartition) -> str:
+        found = self[tp] = OffsetPath(self._group, *tp).path
         return found
 
 

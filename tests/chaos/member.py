@@ -58,9 +58,6 @@ class RecordingOffsets:
         )
         return result
 
-    def find_unowned(self, partitions, **options):
-        return self._inner.find_unowned(partitions, **options)
-
     def close(self):
         self._inner.close()
 

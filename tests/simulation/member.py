@@ -201,7 +201,7 @@ class OurMember:
         if not kept.is_used:
             return in_zookeeper
         channel = Channel(kept, self)
-        in_kafka = KafkaOffsetStore(self.store, GROUP, channel, in_zookeeper, timeout_s=1.0, asking=ask_once)
+        in_kafka = KafkaOffsetStore(self.store, GROUP, channel, timeout_s=1.0, asking=ask_once)
         return DualOffsetStore(in_zookeeper, in_kafka) if kept.is_dual else in_kafka
 
     def _holder(self, number, clock):

@@ -296,7 +296,7 @@ def test_a_reset_to_what_was_committed_last_is_seen_if_the_znode_was_deleted_mea
         in_zookeeper = ZooKeeperOffsetStore(store, "g")
         if stores == "zookeeper":
             return in_zookeeper
-        in_kafka = KafkaOffsetStore(store, "g", FakeGroupOffsets(), in_zookeeper, timeout_s=1.0, asking=ask_once)
+        in_kafka = KafkaOffsetStore(store, "g", FakeGroupOffsets(), timeout_s=1.0, asking=ask_once)
         return DualOffsetStore(in_zookeeper, in_kafka)
 
     world = World(make)

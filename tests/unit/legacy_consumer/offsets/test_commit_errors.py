@@ -125,7 +125,7 @@ class World:
         self.channel = FakeGroupOffsets()
         in_zookeeper = ZooKeeperOffsetStore(self.store, "g")
         asking = partial(coordinator_answer, 0.001)
-        in_kafka = KafkaOffsetStore(self.store, "g", self.channel, in_zookeeper, timeout_s=0.01, asking=asking)
+        in_kafka = KafkaOffsetStore(self.store, "g", self.channel, timeout_s=0.01, asking=asking)
         self.storage = storage
         self.offsets = {
             "zookeeper": in_zookeeper,

@@ -37,7 +37,7 @@ class Rig:
         self.channel = FakeGroupOffsets()
         self.zookeeper = ZooKeeperOffsetStore(self.zk, "g")
         asking = partial(coordinator_answer, 0.001)
-        self.kafka = KafkaOffsetStore(self.zk, "g", self.channel, self.zookeeper, timeout_s=0.05, asking=asking)
+        self.kafka = KafkaOffsetStore(self.zk, "g", self.channel, timeout_s=0.05, asking=asking)
         self.dual = DualOffsetStore(self.zookeeper, self.kafka)
         self.zk.create("/consumers/g/ids/g_a", b"x", ephemeral=True, make_parents=True)
         for n in (0, 1):
