@@ -69,6 +69,7 @@ from zk_layout.store import (
     Stat,
     Watcher,
     Znode,
+    full_path,
     multi_size,
     stat_of,
 )
@@ -428,8 +429,6 @@ class KazooStore(ReadsMany):
         return write.zxid
 
     def _write(self, ops: Sequence[Op], session_id: int | None) -> Write:
-        for op in ops:
-            _check_absolute(op.path)
         kept = self._kept_acls(ops) if self._settings.keep_acl else None
         return Write(encode_multi(ops, self._chroot, self._acls, kept), session_id)
 
@@ -495,8 +494,7 @@ class KazooStore(ReadsMany):
     # ------------------------------------------------------------------ requests
 
     def _full(self, path: str) -> str:
-        _check_absolute(path)
-        return (self._chroot + path.rstrip("/")) or "/"
+        return full_path(self._chroot, path)
 
     def _stopping(self) -> Flag:
         client = self._client
@@ -512,8 +510,8 @@ class KazooStore(ReadsMany):
         return time.monotonic() + self._settings.operation_timeout_ms / 1000
 
     def _ask(self, method: str, path: str, *arguments: Any) -> Any:
-        """Call a method of kazoo's client about a znode, and return the reply."""
-        _check_absolute(path)
+        """Call a method of kazoo's client about a znode, and return the reply. Raises: ValueError, as full_path."""
+        self._full(path)
         deadline = self._deadline()
         return self._take(self._send(methodcaller(method, path, *arguments), deadline), path, deadline)
 
@@ -539,7 +537,7 @@ class KazooStore(ReadsMany):
                 replies.append(None)
 
         for path in paths:
-            _check_absolute(path)
+            self._full(path)
             if len(in_flight) == _PIPELINE_WINDOW:
                 take_oldest()
             watch = () if watcher is None else (self._data_watch(path, watcher),)
@@ -583,12 +581,6 @@ class KazooStore(ReadsMany):
         if result.exception is None:
             return result.value
         raise translated(result.exception, path) from result.exception
-
-
-def _check_absolute(path: str) -> None:
-    if not path.startswith("/"):
-        msg = f"{path!r} is no absolute path"
-        raise ValueError(msg)
 
 
 def _other_session(session_id: int) -> str:

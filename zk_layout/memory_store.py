@@ -49,6 +49,7 @@ from zk_layout.store import (
     WatchEvent,
     WatchKind,
     Znode,
+    full_path,
     multi_size,
 )
 from zk_layout.weak_watchers import HeldWatcher, hold, watcher_of
@@ -590,10 +591,7 @@ class MemoryStore:
         return full[len(self._chroot) :] or "/"
 
     def _full(self, path: str) -> str:
-        if not path.startswith("/"):
-            msg = f"{path!r} is no absolute path"
-            raise ValueError(msg)
-        return (self._chroot + path.rstrip("/")) or "/"
+        return full_path(self._chroot, path)
 
     def _rooted(self, op: Op) -> Op:
         full = self._full(op.path)

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 
 from zk_layout.errors import ZooKeeperError
 from zk_layout.multi_read import read_stat
-from zk_layout.store import Acl, AclEntries, CheckOp, CreateOp, DeleteOp, Op, SetOp, Stat
+from zk_layout.store import Acl, AclEntries, CheckOp, CreateOp, DeleteOp, Op, SetOp, Stat, full_path
 
 MULTI_WRITE = 14
 
@@ -59,7 +59,7 @@ def encode_multi(
     parts: list[bytes] = []
     begin, integer = _BEGIN.pack, _INT.pack
     for op in ops:
-        path = ((chroot + op.path.rstrip("/")) or "/").encode()
+        path = full_path(chroot, op.path).encode()
         match op:
             case CheckOp():
                 parts += (begin(_CHECK, 0, -1, len(path)), path, integer(op.version))

@@ -318,6 +318,14 @@ class ZkStore(Protocol):
         ...
 
 
+def full_path(chroot: str, path: str) -> str:
+    """The path on the server. Raises: ValueError if the path is not absolute."""
+    if not path.startswith("/"):
+        msg = f"{path!r} is no absolute path"
+        raise ValueError(msg)
+    return (chroot + path.rstrip("/")) or "/"
+
+
 def multi_size(op: Op) -> int:
     """Upper estimate of an operation's bytes in a request, to cut big plans below max_multi_bytes.
 

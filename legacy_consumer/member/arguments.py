@@ -142,11 +142,11 @@ def checked_offsets(offsets: object) -> dict[TopicPartition, int]:
     checked: dict[TopicPartition, int] = {}
     for tp, offset in offsets.items():
         check_partition(tp)
-        position = position_of(offset)
-        if position is None or position < 0:
+        number = _whole(offset)
+        if number is None or not 0 <= number <= _LARGEST_OFFSET:
             msg = f"{tp}: {offset!r} is no offset to commit: give the next one to read, a whole number from 0 on"
             raise OffsetError(msg)
-        checked[tp] = position
+        checked[tp] = number
     return checked
 
 

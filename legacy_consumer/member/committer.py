@@ -196,10 +196,8 @@ class Committer:
         reasons = {} if unfenced else _reasons_against(offsets, others)
         owned = {tp: Commit(offsets[tp], of.committed) for tp, of in known.items()}
         owned.update((tp, Commit(offsets[tp], others[tp])) for tp in self.beginning & others.keys() - reasons.keys())
-        result = self._write(owned, consumer_id=self._settings.consumer_id)
-        self._progress.note_done(
-            {tp: offsets[tp] for tp in result.committed}, {tp: of.epoch for tp, of in known.items()}
-        )
+        epochs = {tp: of.epoch for tp, of in known.items()}
+        result = self._write(owned, consumer_id=self._settings.consumer_id, named_in=epochs)
         for stream in self._streams():
             stream.note_named(result.committed.keys())
         theirs = {tp: Commit(offsets[tp], seen) for tp, seen in others.items() if tp not in reasons and tp not in owned}
@@ -259,7 +257,9 @@ class Committer:
         consumer_id: str | None,
         timeout_s: float | None = None,
         unfenced: bool = False,
+        named_in: Mapping[TopicPartition, int] | None = None,
     ) -> CommitResult:
+        """named_in: see Progress.note_committed."""
         if not commits:
             return CommitResult()
         # without consumer_id the commit concerns no claim of this member, so any session may write it
@@ -273,7 +273,7 @@ class Committer:
         except Exception:
             self.failed_commits += 1
             raise
-        self._progress.note_committed(result.committed)
+        self._progress.note_committed(result.committed, named_in)
         if result.failure is None and not result.refused:
             self.commits += 1
         else:

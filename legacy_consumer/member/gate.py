@@ -434,10 +434,10 @@ class Gate:
         placed: bool = False,
     ) -> None:
         epochs = {tp: lives[tp].epoch for tp in offsets if tp in lives}
-        back = [tp for tp, epoch in epochs.items() if self._lies_behind(tp, epoch, offsets[tp])]
+        back = {tp: epoch for tp, epoch in epochs.items() if self._lies_behind(tp, epoch, offsets[tp])}
         if back:
             # in this order: after an exception between two steps nothing of the old log can count for the new one
-            self._progress.note_done(dict.fromkeys(back), epochs)
+            self._progress.forget_done(back)
             if self._acknowledgements is not None:
                 self._acknowledgements.forget(back)
             self._look_for_drained(back)

@@ -2,70 +2,71 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TypeAlias
+from collections.abc import Mapping
 
 from legacy_consumer.offsets.progress import Commit, Committed
 from zk_layout.model import TopicPartition
 
-_Write: TypeAlias = "tuple[TopicPartition, tuple[int, int]]"
-
 
 class OwnWrites:
-    """Of one ZooKeeperOffsetStore: the writes without an answer, and the last one of each partition with an answer."""
+    """Of one ZooKeeperOffsetStore: the requests without an answer, and the last answered write of each partition."""
 
     def __init__(self) -> None:
-        self._unanswered: dict[TopicPartition, set[tuple[int, int]]] = {}
-        """{partition: offset and version of each}"""
+        self._unanswered: list[Mapping[TopicPartition, Commit]] = []
+        """What each of them writes; replaced and never changed, since other threads read it."""
         self._session_id = 0
         """The session in which the member last tried to commit."""
-        self._written: dict[TopicPartition, tuple[int, int]] = {}
-        """{partition: version and transaction} of the last commit that was answered.
+        self._written: dict[TopicPartition, Committed] = {}
+        """The last commit that was answered.
 
         Its caller may be interrupted before it has noted that. Others may have written the same offset at that version.
         """
 
-    def begin(self, commits: Mapping[TopicPartition, Commit], session_id: int | None) -> list[_Write]:
+    def begin(self, commits: Mapping[TopicPartition, Commit], session_id: int | None) -> bool:
         """Note what a request is about to write, so that a later read does not take it for another client's commit.
 
-        Before the request: the thread may be interrupted at any moment after it. Returns: what was not noted before.
+        Before the request: the thread may be interrupted at any moment after it.
+        Returns: False if an earlier request, which has no answer, writes the same.
         """
         if session_id is not None and session_id != self._session_id:
             # ZooKeeper carries out nothing of an ended session, and a member reads its offsets in the new one
-            self._unanswered.clear()
+            self._unanswered = []
             self._session_id = session_id
-        fresh: list[_Write] = []
-        for tp, commit in commits.items():
-            written = commit.offset, version_after(commit)
-            noted = self._unanswered.setdefault(tp, set())
-            if written not in noted:
-                noted.add(written)
-                fresh.append((tp, written))
-        return fresh
+        if commits in self._unanswered:
+            return False
+        self._unanswered = [*self._unanswered, commits]
+        return True
 
-    def take_back(self, writes: Sequence[_Write]) -> None:
-        """Undo begin: ZooKeeper has answered that it wrote none of these."""
-        for tp, written in writes:
-            self._unanswered[tp].discard(written)
-            if not self._unanswered[tp]:
-                del self._unanswered[tp]
+    def take_back(self, commits: Mapping[TopicPartition, Commit]) -> None:
+        """Undo a begin that returned True: ZooKeeper has answered that it wrote none of these."""
+        self._unanswered = [request for request in self._unanswered if request is not commits]
 
-    def note(self, tp: TopicPartition, version: int, transaction: int) -> None:
-        """Note a write that ZooKeeper has answered, or that was found."""
-        self._written[tp] = version, transaction
-        self._unanswered.pop(tp, None)
+    def note(self, committed: Mapping[TopicPartition, Committed]) -> None:
+        """Note writes that ZooKeeper has answered, or that were found: no earlier one of these counts any more."""
+        self._written.update(committed)
+        rests = ({tp: commit for tp, commit in one.items() if tp not in committed} for one in self._unanswered)
+        self._unanswered = [rest for rest in rests if rest]
 
     def holds(self, tp: TopicPartition, stored: Committed) -> bool:
         """Compare the transaction, or offset and version if no reply named it."""
-        is_unanswered = (stored.offset, stored.version) in self._unanswered.get(tp, ())
-        return is_unanswered or (stored.version, stored.transaction) == self._written.get(tp)
+        written = self._written.get(tp)
+        if written is not None and (stored.version, stored.transaction) == (written.version, written.transaction):
+            return True
+        commits = (request[tp] for request in self._unanswered if tp in request)
+        return any((stored.offset, stored.version) == (commit.offset, version_after(commit)) for commit in commits)
 
     def may_have_changed(self, tp: TopicPartition, seen: Committed) -> bool:
         """Whether the last write got no answer, or its answer was not noted."""
-        written, _ = self._written.get(tp, (-1, 0))
-        return tp in self._unanswered or written > (-1 if seen.version is None else seen.version)
+        written = self._written.get(tp)
+        if written is not None and _version(written) > _version(seen):
+            return True
+        return any(tp in request for request in self._unanswered)
 
 
 def version_after(commit: Commit) -> int:
     """Return the version of the znode that this commit writes: a number of 32 bits, as ZooKeeper counts."""
-    return 0 if commit.seen.version is None else (commit.seen.version + 1 + 2**31) % 2**32 - 2**31
+    return (_version(commit.seen) + 1 + 2**31) % 2**32 - 2**31
+
+
+def _version(seen: Committed) -> int:
+    return -1 if seen.version is None else seen.version

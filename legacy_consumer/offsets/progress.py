@@ -147,31 +147,37 @@ class Progress:
                     self._consumed[tp.topic] += max(0, offset - known.consumed)
                 self._partitions[tp] = PartitionProgress(known.epoch, offset, known.committed, known.done)
 
-    def note_committed(self, commits: Mapping[TopicPartition, Committed]) -> None:
-        """Note the stored offsets of these partitions."""
+    def note_committed(
+        self, commits: Mapping[TopicPartition, Committed], named_in: Mapping[TopicPartition, int] | None = None
+    ) -> None:
+        """Note the stored offsets of these partitions.
+
+        named_in: the epochs of the partitions whose offsets the user's code committed by name. They count as done,
+        unless the epoch is over.
+        """
         with self._lock:
-            for tp, committed in commits.items():
-                self._note_committed(tp, committed)
+            self._note_committed(commits, named_in or {})
 
-    def _note_committed(self, tp: TopicPartition, committed: Committed) -> None:
-        known = self._partitions.get(tp)
-        if known is not None:
-            before = self._counted[tp]
-            if before is not None and committed.offset is not None:
-                self._committed[tp.topic] += max(0, committed.offset - before)
-            self._counted[tp] = committed.offset
-            self._partitions[tp] = PartitionProgress(known.epoch, known.consumed, committed, known.done)
+    def _note_committed(
+        self, commits: Mapping[TopicPartition, Committed], named_in: Mapping[TopicPartition, int]
+    ) -> None:
+        for tp, committed in commits.items():
+            known = self._partitions.get(tp)
+            if known is not None:
+                offset, before = committed.offset, self._counted[tp]
+                if before is not None and offset is not None and offset > before:
+                    self._committed[tp.topic] += offset - before
+                self._counted[tp] = offset
+                done = offset if named_in.get(tp) == known.epoch else known.done
+                self._partitions[tp] = PartitionProgress(known.epoch, known.consumed, committed, done)
 
-    def note_done(self, offsets: Mapping[TopicPartition, int | None], epochs: Mapping[TopicPartition, int]) -> None:
-        """Note offsets that the user's code committed by name, independent of the consumed ones; None = forget it."""
+    def forget_done(self, epochs: Mapping[TopicPartition, int]) -> None:
+        """Forget the offsets that the user's code committed by name, of partitions whose epoch is not over."""
         with self._lock:
-            for tp, offset in offsets.items():
-                self._note_done(tp, offset, epochs.get(tp))
-
-    def _note_done(self, tp: TopicPartition, offset: int | None, epoch: int | None) -> None:
-        known = self._partitions.get(tp)
-        if known is not None and known.epoch == epoch:
-            self._partitions[tp] = PartitionProgress(known.epoch, known.consumed, known.committed, offset)
+            for tp, epoch in epochs.items():
+                known = self._partitions.get(tp)
+                if known is not None and known.epoch == epoch:
+                    self._partitions[tp] = PartitionProgress(epoch, known.consumed, known.committed)
 
     def uncommitted(
         self,

@@ -130,24 +130,27 @@ class ZooKeeperOffsetStore:
             first_write = len(ops)
             # what is found to be this store's own is written over; without a znode there is nothing to check
             stands = {
-                tp: c.seen
-                for tp, c in todo.items()
-                if tp in unchanged and c.offset == c.seen.offset and c.seen.version is not None
+                tp: seen
+                for tp in unchanged
+                if tp in todo and todo[tp].offset == (seen := todo[tp].seen).offset and seen.version is not None
             }
             written = {tp: commit for tp, commit in todo.items() if tp not in stands}
             ops += [self._write_op(tp, commit, stands=tp in stands) for tp, commit in todo.items()]
-            fresh = self._own.begin(written, session_id)
+            is_new = self._own.begin(written, session_id)
             try:
                 zxid = self._store.multi(ops, session_id=session_id)
+                done = {
+                    tp: Committed(commit.offset, version_after(commit), commit.seen.topic, transaction=zxid)
+                    for tp, commit in written.items()
+                }
+                self._own.note(done)
                 result.committed.update(stands)
-                for tp, commit in written.items():
-                    version = version_after(commit)
-                    self._own.note(tp, version, zxid)
-                    result.committed[tp] = Committed(commit.offset, version, commit.seen.topic, transaction=zxid)
-                for tp in todo:
-                    self._refused.pop(tp, None)
+                result.committed.update(done)
+                for tp in self._refused.keys() & todo.keys():
+                    del self._refused[tp]
             except MultiFailedError as error:
-                self._own.take_back(fresh)
+                if is_new:
+                    self._own.take_back(written)
                 self._fence.check_registered(error, guard)
                 cause, in_fence = error.cause, error.index < first_write
                 if not in_fence:
@@ -231,7 +234,7 @@ class ZooKeeperOffsetStore:
                 result.foreign[tp] = now
             elif now.offset == todo[tp].offset:
                 # our own write, whose reply was lost
-                self._own.note(tp, -1 if now.version is None else now.version, now.transaction)
+                self._own.note({tp: now})
                 result.committed[tp] = now
             else:
                 # our own too, of an earlier commit: this one goes on top of it
@@ -244,12 +247,12 @@ class ZooKeeperOffsetStore:
         return self._own.holds(tp, stored)
 
     def _write_op(self, tp: TopicPartition, commit: Commit, *, stands: bool) -> Op:
-        data = encode_offset(commit.offset)
-        if commit.seen.version is None:
-            return CreateOp(self._paths[tp], data)
-        if stands:
-            return CheckOp(self._paths[tp], commit.seen.version)
-        return SetOp(self._paths[tp], data, commit.seen.version)
+        offset, seen = commit
+        if stands and seen.version is not None:
+            return CheckOp(self._paths[tp], seen.version)
+        if seen.version is None:
+            return CreateOp(self._paths[tp], encode_offset(offset))
+        return SetOp(self._paths[tp], encode_offset(offset), seen.version)
 
     def _make_dirs(self, todo: dict[TopicPartition, Commit], result: CommitResult) -> None:
         for topic in sorted({tp.topic for tp in todo}):

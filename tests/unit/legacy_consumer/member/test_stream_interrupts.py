@@ -355,7 +355,7 @@ def test_a_move_back_interrupted_at_any_line_leaves_nothing_done_of_the_log_that
     for line in itertools.count():
         rig = Rig(Objects, 9, acknowledged=acknowledged)
         all_of(rig.stream)
-        rig.progress.note_done({tp: 9}, {tp: rig.progress.get(tp).epoch})
+        rig.progress.note_committed({tp: Committed(9, 0)}, {tp: rig.progress.get(tp).epoch})
         rig.kafka.truncate(tp, 4)
         strike = AtLine(line, interrupt)
         with contextlib.suppress(KeyboardInterrupt), strike:
