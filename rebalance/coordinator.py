@@ -1,4 +1,4 @@
-"""One thread, one queue: takes an event, asks the machine what it means, and carries the actions out.
+"""One thread, one queue: takes an event, asks the machine what it means, and has the actions carried out.
 
 Callbacks of ZooKeeper and of streams only enqueue. Everything that is decided about the group is decided here, one
 thing after another, so nothing here needs a lock but the queue. Triggers that pile up while something is carried out
@@ -15,36 +15,17 @@ import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
 
-from rebalance.actions import (
-    Action,
-    CancelTimer,
-    DropOwnership,
-    ForgetGroup,
-    GuardOwnership,
-    Leave,
-    PauseDelivery,
-    Rebalance,
-    Register,
-    ResumeDelivery,
-    StartTimer,
-)
+from rebalance.action_runner import ActionRunner
 from rebalance.clock import Clock, SystemClock
 from rebalance.counters import MemberCounters, Vitals
 from rebalance.delivery import Delivery
-from rebalance.errors import RebalanceError
 from rebalance.events import (
     CloseRequested,
     Connected,
     Event,
     Expired,
-    Failed,
-    IdTaken,
-    Left,
     Refused,
-    Registered,
-    RegistrationBlocked,
     Started,
     Suspended,
     Timer,
@@ -62,9 +43,8 @@ from rebalance.registrar import Registrar
 from rebalance.snapshot import Assignment, GroupSnapshot
 from rebalance.status import Report, Status
 from rebalance.upkeep import Periods, Upkeep
-from zk_layout.errors import AuthenticationError, LegacyConsumerError, SessionExpiredError
+from zk_layout.errors import AuthenticationError, LegacyConsumerError
 from zk_layout.running_threads import OwnThread, is_running
-from zk_layout.shown import in_one_line
 from zk_layout.signals import Flag
 from zk_layout.store import SessionEvent, SessionKind, WatchEvent, ZkStore
 
@@ -102,10 +82,8 @@ class Coordinator:
         self._store = store
         self._registrar = registrar
         self._ownership = ownership
-        self._delivery = delivery
         self._policy = policy
         self._clock = clock or SystemClock()
-        self._led = led
         self._name = registrar.consumer_id
         self._mailbox = Mailbox(self._clock)
         self._reader = GroupReader(
@@ -115,7 +93,7 @@ class Coordinator:
             on_change=self.post,
         )
         patience = Patience(self._name, store, assign, self._clock, policy.absence_ms, self.post)
-        self._reconciler = Reconciler(
+        reconciler = Reconciler(
             registrar,
             self._reader,
             assign,
@@ -127,11 +105,20 @@ class Coordinator:
             led.reads if led is not None else lambda: 0,
         )
         self._report = Report(registrar, policy, self._clock)
-        self._upkeep = Upkeep(periods, self._mailbox, delivery, registrar, self._reconciler, self._report)
+        self._upkeep = Upkeep(periods, self._mailbox, delivery, registrar, reconciler, self._report)
+        self._runner = ActionRunner(
+            store,
+            registrar,
+            self._reader,
+            ownership,
+            delivery,
+            reconciler,
+            self._mailbox,
+            self._hear_of_id,
+            led.rest if led else None,
+        )
         self._state = MemberState()
         self._turns = 0
-        self.has_left_nothing = False
-        """Whether the member has left, and nothing of it waits in ZooKeeper for the end of its session."""
         self._busy_since: float | None = None
         self._thread: threading.Thread | None = None
         # not is_alive(): up to Python 3.12 a thread whose join() an exception interrupted counts as dead
@@ -175,6 +162,11 @@ class Coordinator:
     def is_closed(self) -> bool:
         """Whether the member has left for good."""
         return self._state.phase is Phase.CLOSED
+
+    @property
+    def has_left_nothing(self) -> bool:
+        """Whether the member has left, and nothing of it waits in ZooKeeper for the end of its session."""
+        return self._runner.has_left_nothing
 
     def start(self) -> None:
         """Join the group; the store is connected already. Twice is harmless."""
@@ -227,6 +219,9 @@ class Coordinator:
             case SessionKind.AUTH_FAILED:
                 what = f"{self._name}: ZooKeeper refuses the credentials: restart with others"
                 self.post(Refused(AuthenticationError(what)))
+
+    def _hear_of_id(self, _event: WatchEvent) -> None:
+        self.post(Unblocked())
 
     # The coordinator's own thread from here on.
 
@@ -306,7 +301,7 @@ class Coordinator:
             event = None
             for action in actions:
                 try:
-                    event = self._carry_out(action) or event
+                    event = self._runner.carry_out(action, self._state) or event
                 except Exception:
                     # nor the actions behind it
                     with suppress(Exception):
@@ -315,99 +310,3 @@ class Coordinator:
 
     def _publish(self) -> None:
         self._report.publish(self._state, self._ownership.owned)
-
-    def _carry_out(self, action: Action) -> Event | None:
-        match action:
-            case Register():
-                return self._attempt(self._register)
-            case Rebalance():
-                return self._attempt(partial(self._reconciler.reconcile, action))
-            case GuardOwnership():
-                self._reconciler.guard()
-            case StartTimer():
-                self._mailbox.set_alarm(action.name, action.delay_ms, action.since_s, no_later=action.no_later)
-            case CancelTimer():
-                self._mailbox.cancel_alarm(action.name)
-            case PauseDelivery():
-                self._delivery.pause()
-            case ResumeDelivery():
-                self._delivery.resume()
-            case DropOwnership():
-                self._reconciler.drop()
-            case ForgetGroup():
-                self._reader.forget()
-            case Leave():
-                return self._leave()
-            case _:
-                assert_never(action)
-        return None
-
-    def _attempt(self, what: Callable[[], Event]) -> Event:
-        """Errors become events: they are the machine's to judge. One of a user's logging handler must not lose them."""
-        phase = Phase.LEAVING if self.is_closed else self._state.phase
-        try:
-            if self._store.session_id != self._state.session_id:
-                if phase is Phase.LEAVING:
-                    # the session took all znodes along; a closed store has no session and posts no event
-                    return Expired()
-                # The start of the new session is still in the mailbox, and the owned partitions are of the session
-                # before it.
-                raise SessionExpiredError(f"session 0x{self._state.session_id:x} is over")
-            return what()
-        except LegacyConsumerError as error:
-            with suppress(Exception):
-                logger.log(self._level_of(error, logging.WARNING), "%s: %s failed: %s", self._name, phase.value, error)
-            return Failed(error)
-        except Exception as error:
-            # a defect must not leave a member that is registered and thinks no more
-            failure = RebalanceError(in_one_line(error))
-            with suppress(Exception):
-                level = self._level_of(failure, logging.ERROR)
-                logger.log(level, "%s: %s failed", self._name, phase.value, exc_info=True)
-            return Failed(failure)
-
-    def _level_of(self, error: LegacyConsumerError, first: int) -> int:
-        """Loud once, not with every try."""
-        return logging.DEBUG if str(error) == str(self._state.obstacle) else first
-
-    def _register(self) -> Event:
-        session_id = self._state.session_id
-        self._ownership.begin_session(session_id)
-        is_mine = self._registrar.register(session_id, self._may_be_free)
-        if not is_mine and not self._ownership.owned:
-            # the new holder of the id can join a led group only after my znodes there are gone
-            self._rest()
-            self._ownership.leave()
-            return RegistrationBlocked()
-        self._reader.forget_members(self._name)
-        return Registered() if is_mine else IdTaken()
-
-    def _rest(self) -> None:
-        """A led member would write again what is deleted now."""
-        if self._led is not None:
-            self._led.rest()
-
-    def _may_be_free(self, _event: WatchEvent) -> None:
-        self.post(Unblocked())
-
-    def _leave(self) -> Event:
-        """Leave in order, or in haste if the phase is CLOSED: then partitions that cannot be released are lost."""
-        in_haste = self.is_closed
-        left: Event | None = None
-        if self._state.connected:
-            left = self._attempt(self._give_back)
-            if not in_haste and not isinstance(left, Left):
-                return left
-        elif self._ownership.owned:
-            logger.warning("%s: leaves without a connection, so without a last commit", self._name)
-        if not isinstance(left, Left):
-            self._reconciler.drop()
-        logger.info("%s: left group %s", self._name, self._registrar.group)
-        if not self.has_left_nothing:
-            logger.warning("%s: what it still has in ZooKeeper goes with its session", self._name)
-        return Left()
-
-    def _give_back(self) -> Event:
-        self._rest()
-        self.has_left_nothing = self._reconciler.leave()
-        return Left()

@@ -380,10 +380,10 @@ class SmallWorld:
             store, coordinator = member.store, member.coordinator
             parts += [store._session_id, store.server_session_id, store.linked, store.queue, store.watches]
             parts += [coordinator._state, coordinator._mailbox, coordinator._reader, coordinator._ownership]
-            parts += [coordinator._reconciler._patience]
-            reconciler = vars(coordinator._reconciler)
+            parts += [coordinator._runner._reconciler._patience]
+            reconciler = vars(coordinator._runner._reconciler)
             parts += [reconciler[name] for name in ("_begun", "_stopped", "_created", "_announced")]
-            parts += [coordinator._reconciler._released, coordinator._reconciler._claimed]
+            parts += [coordinator._runner._reconciler._released, coordinator._runner._reconciler._claimed]
             delivery: RecordingDelivery = member.delivery
             parts += [delivery.flowing, delivery.paused]
         return hashlib.blake2b(repr([frozen(part) for part in parts]).encode(), digest_size=12).digest()

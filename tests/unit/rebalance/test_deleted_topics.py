@@ -140,7 +140,8 @@ def test_a_last_commit_just_after_its_topic_was_replaced_is_disowned_before_the_
     group = Group({"t": 2, "u": 1})
     member = consumed(group)
     delivery = ReplacingDelivery(group, member.store)
-    member.delivery = member.coordinator._delivery = member.coordinator._reconciler._delivery = delivery
+    runner = member.coordinator._runner
+    member.delivery = runner._delivery = runner._reconciler._delivery = delivery
     before = group.owners("t")
     # in haste there is no second try
     delivery.failures = [ConnectionLostError("no answer")] * (0 if reason == "leaves in haste" else failures)
@@ -159,7 +160,8 @@ def test_a_partition_that_stays_after_its_last_commit_begins_anew_behind_the_dis
     group = Group({"t": 2, "u": 1})
     member = consumed(group)
     delivery = ReplacingDelivery(group, member.store)
-    member.delivery = member.coordinator._delivery = member.coordinator._reconciler._delivery = delivery
+    runner = member.coordinator._runner
+    member.delivery = runner._delivery = runner._reconciler._delivery = delivery
     other = group.join("b", {"t": 1})
     delivery.failures = [ConnectionLostError("no answer")]
     for _ in range(50):

@@ -202,7 +202,7 @@ def leaving(make_fault, led=None):
     for number in range(1, 30):
         group = Group({"t": 12, "u": 1})
         member = group.join("a", {"t": 1, "u": 1}, led=led)
-        member.coordinator._reconciler._delivery = delivery = CommittingDelivery(member.store)
+        member.coordinator._runner._reconciler._delivery = delivery = CommittingDelivery(member.store)
         group.pass_time(1.0)
         assert len(member.owned) == 13
         assert led is None or group.admin.exists(leader_path(GROUP))
@@ -247,7 +247,7 @@ def test_after_any_failed_request_of_leaving_the_member_tries_again_and_leaves_i
 
 
 def test_a_defect_that_stops_a_member_from_leaving_is_logged_once_with_its_traceback(caplog):
-    caplog.set_level(logging.DEBUG, "rebalance.coordinator")
+    caplog.set_level(logging.DEBUG, "rebalance.action_runner")
     group = Group({"t": 1})
     member = group.join("a", {"t": 1})
     group.settle()
@@ -302,7 +302,7 @@ def test_a_member_that_registers_again_as_it_is_told_to_leave_waits_for_zookeepe
     for number in range(1, 10):
         group = Group({"t": 12, "u": 1})
         member = group.join("a", {"t": 1, "u": 1})
-        member.coordinator._reconciler._delivery = delivery = CommittingDelivery(member.store)
+        member.coordinator._runner._reconciler._delivery = delivery = CommittingDelivery(member.store)
         settle(group)
         group.server.fault = Outage(group, member, number)
         group.admin.delete(f"{IDS}/g_a")
@@ -321,7 +321,7 @@ def test_a_member_that_registers_again_as_it_is_told_to_leave_waits_for_zookeepe
 def test_a_member_whose_id_is_deleted_as_it_leaves_commits_and_leaves_in_order(number):
     group = Group({"t": 12, "u": 1})
     member = group.join("a", {"t": 1, "u": 1})
-    member.coordinator._reconciler._delivery = delivery = CommittingDelivery(member.store)
+    member.coordinator._runner._reconciler._delivery = delivery = CommittingDelivery(member.store)
     settle(group)
     seen = []
 

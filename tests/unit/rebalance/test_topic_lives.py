@@ -72,8 +72,8 @@ class World:
         if len(self.group.members) < 4:
             self._names += 1
             member = self.group.join(f"m{self._names}", dict.fromkeys(TOPICS, 1), led=self.led, backoff_ms=500)
-            member.delivery = member.coordinator._reconciler._delivery = Lives(self)
-            member.coordinator._delivery = member.coordinator._upkeep._delivery = member.delivery
+            member.delivery = member.coordinator._runner._reconciler._delivery = Lives(self)
+            member.coordinator._runner._delivery = member.coordinator._upkeep._delivery = member.delivery
 
     def _one(self):
         return self.rng.choice(self.group.members) if self.group.members else None
