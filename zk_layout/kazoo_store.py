@@ -72,6 +72,7 @@ from zk_layout.store import (
     full_path,
     multi_size,
     stat_of,
+    with_parents,
 )
 from zk_layout.weak_watchers import hold
 
@@ -390,8 +391,7 @@ class KazooStore(ReadsMany):
 
     def ensure_path(self, path: str, *, acl: Acl | AclEntries = Acl.SECURE) -> None:
         """Create a persistent znode without data, and its parents; existing ones are left as they are."""
-        names = [name for name in path.split("/") if name]
-        prefixes = ["/" + "/".join(names[: depth + 1]) for depth in range(len(names))]
+        prefixes = with_parents(path)
         # looking first, because create is refused on a protected parent even if the znode is there already
         found = self._pipeline("exists_async", prefixes)
         deadline = self._deadline()

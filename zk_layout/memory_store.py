@@ -51,6 +51,7 @@ from zk_layout.store import (
     Znode,
     full_path,
     multi_size,
+    with_parents,
 )
 from zk_layout.weak_watchers import HeldWatcher, hold, watcher_of
 
@@ -530,9 +531,7 @@ class MemoryStore:
 
     def ensure_path(self, path: str, *, acl: Acl | AclEntries = Acl.SECURE) -> None:
         """Create a persistent znode without data, and its parents; existing ones are left as they are."""
-        names = [name for name in path.split("/") if name]
-        for depth in range(len(names)):
-            prefix = "/" + "/".join(names[: depth + 1])
+        for prefix in with_parents(path):
             if self.exists(prefix) is None:
                 try:
                     self._created(CreateOp(prefix, None, acl=acl))

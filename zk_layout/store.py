@@ -326,6 +326,12 @@ def full_path(chroot: str, path: str) -> str:
     return (chroot + path.rstrip("/")) or "/"
 
 
+def with_parents(path: str) -> list[str]:
+    """The paths of a znode's parents, the uppermost first, then its own; none for "/". Raises: as full_path."""
+    names = [name for name in full_path("", path).split("/") if name]
+    return ["/" + "/".join(names[: depth + 1]) for depth in range(len(names))]
+
+
 def multi_size(op: Op) -> int:
     """Upper estimate of an operation's bytes in a request, to cut big plans below max_multi_bytes.
 

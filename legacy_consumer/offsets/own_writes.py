@@ -22,23 +22,23 @@ class OwnWrites:
         Its caller may be interrupted before it has noted that. Others may have written the same offset at that version.
         """
 
-    def begin(self, commits: Mapping[TopicPartition, Commit], session_id: int | None) -> bool:
+    def begin(self, commits: Mapping[TopicPartition, Commit], session_id: int | None) -> None:
         """Note what a request is about to write, so that a later read does not take it for another client's commit.
 
         Before the request: the thread may be interrupted at any moment after it.
-        Returns: False if an earlier request, which has no answer, writes the same.
         """
         if session_id is not None and session_id != self._session_id:
             # ZooKeeper carries out nothing of an ended session, and a member reads its offsets in the new one
             self._unanswered = []
             self._session_id = session_id
-        if commits in self._unanswered:
-            return False
-        self._unanswered = [*self._unanswered, commits]
-        return True
+        if commits not in self._unanswered:
+            self._unanswered = [*self._unanswered, commits]
 
     def take_back(self, commits: Mapping[TopicPartition, Commit]) -> None:
-        """Undo a begin that returned True: ZooKeeper has answered that it wrote none of these."""
+        """Undo begin: ZooKeeper has answered that it wrote none of these.
+
+        An earlier request for the same, which has no answer, stays noted.
+        """
         self._unanswered = [request for request in self._unanswered if request is not commits]
 
     def note(self, committed: Mapping[TopicPartition, Committed]) -> None:

@@ -136,7 +136,7 @@ class ZooKeeperOffsetStore:
             }
             written = {tp: commit for tp, commit in todo.items() if tp not in stands}
             ops += [self._write_op(tp, commit, stands=tp in stands) for tp, commit in todo.items()]
-            is_new = self._own.begin(written, session_id)
+            self._own.begin(written, session_id)
             try:
                 zxid = self._store.multi(ops, session_id=session_id)
                 done = {
@@ -149,8 +149,7 @@ class ZooKeeperOffsetStore:
                 for tp in self._refused.keys() & todo.keys():
                     del self._refused[tp]
             except MultiFailedError as error:
-                if is_new:
-                    self._own.take_back(written)
+                self._own.take_back(written)
                 self._fence.check_registered(error, guard)
                 cause, in_fence = error.cause, error.index < first_write
                 if not in_fence:

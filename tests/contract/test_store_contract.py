@@ -8,6 +8,7 @@ import time
 import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import pytest
 
@@ -87,8 +88,16 @@ def test_a_missing_znode_is_named_in_the_error(store: ZkStore, root: str):
 
 
 def test_a_relative_path_is_refused(store: ZkStore):
-    with pytest.raises(ValueError, match="no absolute path"):
-        store.get_data("relative")
+    refused = pytest.raises(ValueError, match="'relative' is no absolute path")
+    for ask in (store.get_data, store.get_children, store.exists, store.delete, store.ensure_path):
+        with refused:
+            ask("relative")
+    for ask in (store.get_data_many, store.exists_many, store.get_children_many):
+        with refused:
+            ask(["/", "relative"])
+    for op in (CheckOp, DeleteOp, partial(CreateOp, data=b""), partial(SetOp, data=b"")):
+        with refused:
+            store.multi([CheckOp("/"), op("relative")])
 
 
 def test_children_come_sorted(store: ZkStore, root: str):

@@ -18,3 +18,26 @@ def test_messages_consumed_before_a_move_still_count_as_committed_after_it(place
     progress.note_consumed({TP: place}, epochs, placed=True)
     progress.note_committed({TP: Committed(place, 1)})
     assert progress.totals() == ({"t": 32}, {"t": 32}), why
+
+
+def test_an_offset_committed_by_name_counts_as_done_in_the_epoch_in_which_it_was_named_and_in_no_other():
+    progress = Progress()
+    epoch = progress.begin(TP, 4, Committed(None, None))
+    progress.note_committed({TP: Committed(9, 0)}, {TP: epoch})
+    assert progress.get(TP).to_commit == 9
+    later = progress.new_epoch()
+    progress.move(TP, epoch, later, 2, None)
+    progress.note_committed({TP: Committed(9, 1)}, {TP: epoch})
+    assert progress.get(TP).to_commit == 2, "it was moved back meanwhile"
+    progress.note_committed({TP: Committed(5, 2)})
+    assert progress.get(TP).done is None, "an auto commit names nothing"
+
+
+def test_what_was_named_is_forgotten_in_its_own_epoch_alone():
+    progress = Progress()
+    epoch = progress.begin(TP, 4, Committed(None, None))
+    progress.note_committed({TP: Committed(9, 0)}, {TP: epoch})
+    progress.forget_done({TP: epoch - 1, TopicPartition("u", 0): epoch})
+    assert progress.get(TP).done == 9
+    progress.forget_done({TP: epoch})
+    assert progress.get(TP).done is None

@@ -1,0 +1,75 @@
+"""Which stored offsets a member takes for its own, while answers get lost."""
+
+import pytest
+
+from legacy_consumer.offsets.own_writes import OwnWrites, version_after
+from legacy_consumer.offsets.progress import Commit, Committed
+from zk_layout.model import TopicPartition
+
+A, B = TopicPartition("t", 0), TopicPartition("t", 1)
+SEEN = Committed(3, 7)
+STORED = Committed(9, 8, transaction=50)
+"""What stands in the znode once Commit(9, SEEN) is carried out."""
+
+
+@pytest.mark.parametrize(("version", "after"), [(None, 0), (0, 1), (7, 8), (2**31 - 1, -(2**31)), (-1, 0)])
+def test_a_version_is_counted_as_zookeeper_counts_it(version, after):
+    assert version_after(Commit(1, Committed(None, version))) == after
+
+
+def test_a_write_without_an_answer_is_the_members_own_and_one_of_another_offset_or_version_is_not():
+    own = OwnWrites()
+    own.begin({A: Commit(9, SEEN)}, 1)
+    assert own.holds(A, STORED)
+    assert own.may_have_changed(A, SEEN)
+    assert not own.holds(A, Committed(9, 9, transaction=50))
+    assert not own.holds(A, Committed(8, 8, transaction=50))
+    assert not own.holds(B, STORED)
+    assert not own.may_have_changed(B, SEEN)
+
+
+def test_a_write_that_zookeeper_refused_is_not_the_members_own():
+    own = OwnWrites()
+    commits = {A: Commit(9, SEEN)}
+    own.begin(commits, 1)
+    own.take_back(commits)
+    assert not own.holds(A, STORED)
+    assert not own.may_have_changed(A, SEEN)
+
+
+def test_a_refusal_says_nothing_of_an_earlier_request_for_the_same_that_has_no_answer():
+    own = OwnWrites()
+    own.begin({A: Commit(9, SEEN), B: Commit(2, SEEN)}, 1)
+    for again in ({A: Commit(9, SEEN)}, {A: Commit(9, SEEN), B: Commit(2, SEEN)}):
+        own.begin(again, 1)
+        own.take_back(again)
+    assert own.holds(A, STORED)
+
+
+def test_an_answer_ends_the_doubt_about_earlier_requests_for_the_partition_alone():
+    own = OwnWrites()
+    own.begin({A: Commit(9, SEEN), B: Commit(9, SEEN)}, 1)
+    own.begin({A: Commit(10, SEEN)}, 1)
+    own.note({A: Committed(10, 8, transaction=60)})
+    assert own.holds(A, Committed(10, 8, transaction=60))
+    assert not own.holds(A, Committed(10, 8, transaction=61)), "another client's, at the same version"
+    assert not own.holds(A, STORED)
+    assert own.holds(B, STORED)
+    assert own.may_have_changed(A, SEEN), "the caller has not noted the answer"
+    assert not own.may_have_changed(A, Committed(10, 8))
+
+
+def test_nothing_of_an_ended_session_is_in_doubt():
+    own = OwnWrites()
+    own.begin({A: Commit(9, SEEN)}, 1)
+    own.begin({B: Commit(9, SEEN)}, 2)
+    assert not own.holds(A, STORED)
+    own.begin({A: Commit(9, SEEN)}, None)
+    assert own.holds(B, STORED), "a commit without a session of its own ends none"
+
+
+def test_the_same_request_tried_for_hours_is_noted_once():
+    own = OwnWrites()
+    for _ in range(3):
+        own.begin({A: Commit(9, SEEN), B: Commit(1, SEEN)}, 1)
+    assert len(own._unanswered) == 1
