@@ -9,7 +9,7 @@ the store fires every watcher with WatchKind.LOST, once: what was watched must b
 on the same (data and exists are the same, children are another) is one watch. close() fires nothing. A watcher that is
 a bound method is held weakly: its watches end with its object.
 
-Paths are absolute inside the chroot. Data is bytes; an absent value reads as None.
+Paths are absolute inside the chroot; any other is a ValueError. Data is bytes; an absent value reads as None.
 """
 
 from __future__ import annotations

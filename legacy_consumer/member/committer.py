@@ -5,8 +5,8 @@ the others. The CommitResult has the outcome of each partition, and a failure of
 that were written before.
 
 A member never moves its own group back. An explicitly committed offset counts as done (Progress), so the next auto
-commit does not undo it. An explicit commit of a partition that another member owns, or whose group is already further,
-needs unfenced=True.
+commit does not undo it; one whose commit raised an error does not count. An explicit commit of a partition that another
+member owns, or whose group is already further, needs unfenced=True.
 """
 
 from __future__ import annotations

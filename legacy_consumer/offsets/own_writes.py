@@ -7,19 +7,27 @@ from collections.abc import Mapping
 from legacy_consumer.offsets.progress import Commit, Committed
 from zk_layout.model import TopicPartition
 
+_NOTHING: Mapping[TopicPartition, Commit] = {}
+
 
 class OwnWrites:
-    """Of one ZooKeeperOffsetStore: the requests without an answer, and the last answered write of each partition."""
+    """Of one ZooKeeperOffsetStore: the writes without an answer, and the last answered one of each partition.
+
+    One thread commits at a time; others may read meanwhile. So what has been answered is noted before the doubt about
+    it ends, and they look for a doubt first.
+    """
 
     def __init__(self) -> None:
-        self._unanswered: list[Mapping[TopicPartition, Commit]] = []
-        """What each of them writes; replaced and never changed, since other threads read it."""
+        self._asked = _NOTHING
+        """What the last request writes, while it has no answer."""
+        self._doubtful: dict[TopicPartition, set[tuple[int, int]]] = {}
+        """{partition: offset and version} of earlier requests that never had an answer."""
         self._session_id = 0
         """The session in which the member last tried to commit."""
         self._written: dict[TopicPartition, Committed] = {}
-        """The last commit that was answered.
+        """The last commit that was answered, in case its caller is interrupted before it has noted the answer.
 
-        Its caller may be interrupted before it has noted that. Others may have written the same offset at that version.
+        With the transaction: another client may have written the same offset at the same version.
         """
 
     def begin(self, commits: Mapping[TopicPartition, Commit], session_id: int | None) -> None:
@@ -29,43 +37,53 @@ class OwnWrites:
         """
         if session_id is not None and session_id != self._session_id:
             # ZooKeeper carries out nothing of an ended session, and a member reads its offsets in the new one
-            self._unanswered = []
+            self._asked = _NOTHING
+            self._doubtful.clear()
             self._session_id = session_id
-        if commits not in self._unanswered:
-            self._unanswered = [*self._unanswered, commits]
+        for tp, commit in self._asked.items():
+            self._doubtful.setdefault(tp, set()).add(_result_of(commit))
+        self._asked = commits
 
-    def take_back(self, commits: Mapping[TopicPartition, Commit]) -> None:
-        """Undo begin: ZooKeeper has answered that it wrote none of these.
+    def take_back(self) -> None:
+        """Undo the last begin: ZooKeeper has answered that it wrote none of these.
 
-        An earlier request for the same, which has no answer, stays noted.
+        An earlier request for the same, which had no answer, stays in doubt.
         """
-        self._unanswered = [request for request in self._unanswered if request is not commits]
+        self._asked = _NOTHING
 
     def note(self, committed: Mapping[TopicPartition, Committed]) -> None:
         """Note writes that ZooKeeper has answered, or that were found: no earlier one of these counts any more."""
         self._written.update(committed)
-        rests = ({tp: commit for tp, commit in one.items() if tp not in committed} for one in self._unanswered)
-        self._unanswered = [rest for rest in rests if rest]
+        self._asked = {tp: commit for tp, commit in self._asked.items() if tp not in committed}
+        for tp in self._doubtful.keys() & committed.keys():
+            del self._doubtful[tp]
 
     def holds(self, tp: TopicPartition, stored: Committed) -> bool:
-        """Compare the transaction, or offset and version if no reply named it."""
-        written = self._written.get(tp)
-        if written is not None and (stored.version, stored.transaction) == (written.version, written.transaction):
+        """Whether this store wrote that. Compares the transaction if an answer named it, else offset and version."""
+        asked = self._asked.get(tp)
+        if asked is not None and (stored.offset, stored.version) == _result_of(asked):
             return True
-        commits = (request[tp] for request in self._unanswered if tp in request)
-        return any((stored.offset, stored.version) == (commit.offset, version_after(commit)) for commit in commits)
+        if (stored.offset, stored.version) in self._doubtful.get(tp, ()):
+            return True
+        written = self._written.get(tp)
+        return written is not None and (stored.version, stored.transaction) == (written.version, written.transaction)
 
     def may_have_changed(self, tp: TopicPartition, seen: Committed) -> bool:
         """Whether the last write got no answer, or its answer was not noted."""
-        written = self._written.get(tp)
-        if written is not None and _version(written) > _version(seen):
+        if tp in self._asked or tp in self._doubtful:
             return True
-        return any(tp in request for request in self._unanswered)
+        written = self._written.get(tp)
+        return written is not None and _version(written) > _version(seen)
 
 
 def version_after(commit: Commit) -> int:
     """Return the version of the znode that this commit writes: a number of 32 bits, as ZooKeeper counts."""
-    return (_version(commit.seen) + 1 + 2**31) % 2**32 - 2**31
+    seen = commit.seen.version
+    return 0 if seen is None else (seen + 1 + 2**31) % 2**32 - 2**31
+
+
+def _result_of(commit: Commit) -> tuple[int, int]:
+    return commit.offset, version_after(commit)
 
 
 def _version(seen: Committed) -> int:

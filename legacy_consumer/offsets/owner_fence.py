@@ -1,6 +1,6 @@
 """Who may commit: the member that owns a partition, or for a partition without an owner any client.
 
-Offsets in Kafka are guarded by the same questions to ZooKeeper as those in ZooKeeper.
+For offsets in ZooKeeper this is checked in the request that writes them, for offsets in Kafka right before the write.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ class OwnerFence:
         self._checks = _Checks(group)
 
     def guard(self, consumer_id: str | None) -> list[CheckOp]:
-        """The operations for the front of a multi that is the member's own; none without a member."""
+        """The check that the member is registered; it comes first in a multi. Empty without a member."""
         return [] if consumer_id is None else [CheckOp(ConsumerIdPath(self._group, consumer_id).path)]
 
     def checks(self, partitions: Iterable[TopicPartition]) -> list[CheckOp]:
-        """For a multi: the owner znode of each partition exists. While the session lives, it is the member's own."""
+        """For a multi: the owner znode of each partition exists. find_stolen tells whether it is the member's own."""
         return [self._checks[tp] for tp in partitions]
 
     def check_registered(self, error: MultiFailedError, guard: Sequence[CheckOp]) -> None:

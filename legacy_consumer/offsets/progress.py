@@ -152,8 +152,8 @@ class Progress:
     ) -> None:
         """Note the stored offsets of these partitions.
 
-        named_in: the epochs of the partitions whose offsets the user's code committed by name. They count as done,
-        unless the epoch is over.
+        named_in: the epochs of the partitions whose offsets the user's code committed by name. Those offsets count as
+        done, unless the epoch of their partition is over.
         """
         with self._lock:
             self._note_committed(commits, named_in or {})

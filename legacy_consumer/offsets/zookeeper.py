@@ -130,9 +130,9 @@ class ZooKeeperOffsetStore:
             first_write = len(ops)
             # what is found to be this store's own is written over; without a znode there is nothing to check
             stands = {
-                tp: seen
-                for tp in unchanged
-                if tp in todo and todo[tp].offset == (seen := todo[tp].seen).offset and seen.version is not None
+                tp: c.seen
+                for tp, c in todo.items()
+                if tp in unchanged and c.offset == c.seen.offset and c.seen.version is not None
             }
             written = {tp: commit for tp, commit in todo.items() if tp not in stands}
             ops += [self._write_op(tp, commit, stands=tp in stands) for tp, commit in todo.items()]
@@ -149,7 +149,7 @@ class ZooKeeperOffsetStore:
                 for tp in self._refused.keys() & todo.keys():
                     del self._refused[tp]
             except MultiFailedError as error:
-                self._own.take_back(written)
+                self._own.take_back()
                 self._fence.check_registered(error, guard)
                 cause, in_fence = error.cause, error.index < first_write
                 if not in_fence:

@@ -32,7 +32,7 @@ def test_a_write_that_zookeeper_refused_is_not_the_members_own():
     own = OwnWrites()
     commits = {A: Commit(9, SEEN)}
     own.begin(commits, 1)
-    own.take_back(commits)
+    own.take_back()
     assert not own.holds(A, STORED)
     assert not own.may_have_changed(A, SEEN)
 
@@ -42,7 +42,7 @@ def test_a_refusal_says_nothing_of_an_earlier_request_for_the_same_that_has_no_a
     own.begin({A: Commit(9, SEEN), B: Commit(2, SEEN)}, 1)
     for again in ({A: Commit(9, SEEN)}, {A: Commit(9, SEEN), B: Commit(2, SEEN)}):
         own.begin(again, 1)
-        own.take_back(again)
+        own.take_back()
     assert own.holds(A, STORED)
 
 
@@ -68,8 +68,38 @@ def test_nothing_of_an_ended_session_is_in_doubt():
     assert own.holds(B, STORED), "a commit without a session of its own ends none"
 
 
-def test_the_same_request_tried_for_hours_is_noted_once():
+def test_requests_without_an_answer_take_no_more_memory_than_what_differs_in_them():
     own = OwnWrites()
-    for _ in range(3):
-        own.begin({A: Commit(9, SEEN), B: Commit(1, SEEN)}, 1)
-    assert len(own._unanswered) == 1
+    many = {TopicPartition("t", number): Commit(1, SEEN) for number in range(100)}
+    for offset in range(1000):
+        own.begin({**many, A: Commit(offset, SEEN)}, 1)
+    assert sum(map(len, own._doubtful.values())) == 99 + 999
+
+
+class LookedAt(dict):
+    """What is done as soon as something is looked up."""
+
+    def __init__(self, of, then):
+        super().__init__(of)
+        self._then = then
+
+    def get(self, *args):
+        found = super().get(*args)
+        self._then()
+        return found
+
+    def __contains__(self, key):
+        is_in = super().__contains__(key)
+        self._then()
+        return is_in
+
+
+@pytest.mark.parametrize("place", ["_asked", "_doubtful", "_written"])
+@pytest.mark.parametrize("requests", [1, 2])
+def test_an_answer_that_comes_while_another_thread_looks_leaves_the_write_the_members_own(place, requests):
+    for ask in (lambda own: own.holds(A, STORED), lambda own: own.may_have_changed(A, SEEN)):
+        own = OwnWrites()
+        for _ in range(requests):
+            own.begin({A: Commit(9, SEEN)}, 1)
+        setattr(own, place, LookedAt(getattr(own, place), lambda own=own: own.note({A: STORED})))
+        assert ask(own)
