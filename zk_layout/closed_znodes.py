@@ -6,7 +6,6 @@ Up to 3.8 ZooKeeper returns the Stat of such a znode; 3.9 refuses it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias, TypeVar
 
 from zk_layout.errors import NotPermittedError
@@ -14,24 +13,13 @@ from zk_layout.store import Stat, Watcher, ZkStore, Znode
 
 Found = TypeVar("Found")
 
-FoundZnode: TypeAlias = "Znode | NotPermittedError | None"
-"""A znode, why it may not be read, or None if there is none."""
 FoundStat: TypeAlias = "Stat | NotPermittedError | None"
 """A znode's Stat, why it may not be seen, or None if there is no znode."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReadAlong:
-    """Znodes that somebody else needs, to be read in the same request as others.
-
-    take: to be called with what is there, in this order; never raises. Nothing is wrong if it is not called.
-    """
-
-    paths: Sequence[str]
-    take: Callable[[Sequence[FoundZnode]], None]
-
-
-def read_each(store: ZkStore, paths: Sequence[str], watcher: Watcher | None = None) -> list[FoundZnode]:
+def read_each(
+    store: ZkStore, paths: Sequence[str], watcher: Watcher | None = None
+) -> list[Znode | NotPermittedError | None]:
     """As get_data_many, but a znode that the client may not read yields the error, and the others are read."""
     return _ask_each(lambda some: store.get_data_many(some, watcher), paths)
 

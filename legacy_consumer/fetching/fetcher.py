@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
-from zk_layout.closed_znodes import ReadAlong
 from zk_layout.model import TopicPartition
 
 EARLIEST = -2
@@ -170,10 +169,6 @@ class FetcherFactory(Protocol):
 
     def log_offsets(self) -> LogOffsets:
         """The way to ask for the ends of logs. Raises: BrokersUnavailableError, MissingListenerError."""
-        ...
-
-    def leaders_of(self, partitions: Collection[TopicPartition]) -> ReadAlong | None:
-        """What to read of these in ZooKeeper right before they are assigned, so that it is not read after; or None."""
         ...
 
     def note_brokers(self, gone: Collection[int]) -> None:

@@ -125,7 +125,6 @@ class Membership:
             offsets=offsets,
             progress=progress,
             log_offsets=fetchers.log_offsets,
-            leaders_of=fetchers.leaders_of,
             streams=self.streams,
             session_id=self._session_of_claims,
             on_unowned=partial(self._post, Doubted()),

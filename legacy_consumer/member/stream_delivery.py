@@ -33,7 +33,6 @@ from legacy_consumer.offsets import OffsetStore, RetrySettings
 from legacy_consumer.offsets.progress import Committed, Progress
 from rebalance.errors import PartlyBegunError
 from rebalance.snapshot import Assignment
-from zk_layout.closed_znodes import ReadAlong
 from zk_layout.model import ConsumerThreadId, TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -88,13 +87,11 @@ class StreamDelivery:
         streams: Streams,
         session_id: Callable[[], int],
         on_unowned: Callable[[], None] = lambda: None,
-        leaders_of: Callable[[Collection[TopicPartition]], ReadAlong | None] = lambda _: None,
     ) -> None:
         self._settings = settings
         self._offsets = offsets
         self._progress = progress
         self._log_offsets = log_offsets
-        self._leaders_of = leaders_of
         self._streams = streams
         self._calls: ListenerCalls | None = None
         self._earlier: ListenerCalls | None = None
@@ -143,7 +140,7 @@ class StreamDelivery:
             held.update(unsaid)
         # a commit of an earlier life of these partitions may be under way: either it is read here, or refused later
         with self.committer.lock:
-            committed = self._committed(claimed, self._leaders_of(claimed))
+            committed = self._committed(claimed)
             held.update(_problems(committed))
             going = _without(claimed, held)
             epochs = {tp: self._progress.begin(tp, None, committed[tp]) for tp in going}
@@ -161,11 +158,9 @@ class StreamDelivery:
         if held:
             raise PartlyBegunError(held)
 
-    def _committed(
-        self, claimed: Collection[TopicPartition], along: ReadAlong | None = None
-    ) -> dict[TopicPartition, Committed]:
+    def _committed(self, claimed: Collection[TopicPartition]) -> dict[TopicPartition, Committed]:
         by_hand = {tp: Committed(None, None) for tp in claimed if self._is_by_hand(tp)}
-        return {**self._offsets.read([tp for tp in claimed if tp not in by_hand], along), **by_hand}
+        return {**self._offsets.read([tp for tp in claimed if tp not in by_hand]), **by_hand}
 
     def _begin(
         self,

@@ -20,7 +20,6 @@ from legacy_consumer.offsets.kafka import UNTOLD, KafkaOffset, KafkaOffsetStore,
 from legacy_consumer.offsets.progress import Commit, Committed
 from legacy_consumer.offsets.store import CommitResult
 from legacy_consumer.offsets.zookeeper import ZooKeeperOffsetStore
-from zk_layout.closed_znodes import ReadAlong
 from zk_layout.errors import SessionExpiredError
 from zk_layout.model import TopicPartition
 
@@ -38,12 +37,10 @@ class DualOffsetStore:
         """True for Kafka, where offsets would expire; unchanged znodes are not written."""
         return True
 
-    def read(
-        self, partitions: Sequence[TopicPartition], along: ReadAlong | None = None
-    ) -> dict[TopicPartition, Committed]:
+    def read(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, Committed]:
         """The greater of both offsets, with the znode's version. Raises: GroupOffsetsUnavailableError."""
         # in this order: if an operator writes both in between, the znode's version is the old one, and no commit passes
-        in_zookeeper = self._zookeeper.read(partitions, along)
+        in_zookeeper = self._zookeeper.read(partitions)
         in_kafka = self._kafka.fetch(partitions)
         found = {tp: greater(in_zookeeper[tp], in_kafka.get(tp, UNTOLD)) for tp in partitions}
         self._behind.difference_update(partitions)

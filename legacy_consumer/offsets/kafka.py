@@ -37,7 +37,6 @@ from legacy_consumer.offsets.owner_fence import OwnerFence
 from legacy_consumer.offsets.progress import Commit, Committed
 from legacy_consumer.offsets.store import CommitResult
 from legacy_consumer.offsets.topic_lives import read_topic_origins
-from zk_layout.closed_znodes import ReadAlong
 from zk_layout.errors import LegacyConsumerError, SessionExpiredError
 from zk_layout.model import TopicPartition
 from zk_layout.store import ZkStore
@@ -111,11 +110,7 @@ class KafkaOffsetStore:
         """True: brokers delete offsets that are not committed again."""
         return True
 
-    def read(
-        self,
-        partitions: Sequence[TopicPartition],
-        along: ReadAlong | None = None,  # noqa: ARG002  (most is asked of brokers)
-    ) -> dict[TopicPartition, Committed]:
+    def read(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, Committed]:
         """The committed offsets. Raises: GroupOffsetsUnavailableError when timeout_s is over."""
         origins = read_topic_origins(self._store, (tp.topic for tp in partitions))
         found = self.fetch(partitions)

@@ -21,7 +21,7 @@ class OwnWrites:
         self._asked = _NOTHING
         """What the last request writes, while it has no answer."""
         self._doubtful: dict[TopicPartition, set[tuple[int, int]]] = {}
-        """{partition: offset and version} of earlier requests that never had an answer."""
+        """{partition: offset and version} of earlier requests that never had an answer: each, however often, once."""
         self._session_id = 0
         """The session in which the member last tried to commit."""
         self._written: dict[TopicPartition, Committed] = {}

@@ -8,7 +8,6 @@ from typing import Protocol
 
 from legacy_consumer.errors import OffsetError
 from legacy_consumer.offsets.progress import Commit, Committed
-from zk_layout.closed_znodes import ReadAlong
 from zk_layout.errors import LegacyConsumerError
 from zk_layout.model import TopicPartition
 
@@ -50,9 +49,7 @@ class OffsetStore(Protocol):
         """Return whether a commit should name the partition even if its offset is the one that was last seen."""
         ...
 
-    def read(
-        self, partitions: Sequence[TopicPartition], along: ReadAlong | None = None
-    ) -> dict[TopicPartition, Committed]:
+    def read(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, Committed]:
         """The committed offset of each partition, and whether it is of an earlier topic of that name.
 
         An unreadable offset of one partition is its `problem`: a guessed offset would lose messages.

@@ -25,7 +25,7 @@ from legacy_consumer.offsets.progress import Commit, Committed
 from legacy_consumer.offsets.requests import in_requests
 from legacy_consumer.offsets.store import CommitResult
 from legacy_consumer.offsets.topic_lives import origin_paths, origins_in
-from zk_layout.closed_znodes import ReadAlong, read_each
+from zk_layout.closed_znodes import read_each
 from zk_layout.codecs import encode_offset
 from zk_layout.errors import (
     BadVersionError,
@@ -58,22 +58,15 @@ class ZooKeeperOffsetStore:
         self._refused: dict[TopicPartition, LegacyConsumerError] = {}
         """Partitions that the last commit with them could not write, the oldest refusal first."""
 
-    def read(
-        self, partitions: Sequence[TopicPartition], along: ReadAlong | None = None
-    ) -> dict[TopicPartition, Committed]:
+    def read(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, Committed]:
         """The committed offsets; a literal -1 counts as none, as every reader of the JVM takes it.
 
         The topics' znodes are read in the same batch.
         """
         topics = sorted({tp.topic for tp in partitions})
         paths = [self._paths[tp] for tp in partitions]
-        of_topics = origin_paths(topics)
-        znodes = read_each(self._store, [*paths, *of_topics, *(along.paths if along is not None else ())])
-        rest = len(paths) + len(of_topics)
-        if along is not None:
-            along.take(znodes[rest:])
-        seen = [None if isinstance(znode, NotPermittedError) else znode for znode in znodes[len(paths) : rest]]
-        origins = origins_in(topics, seen)
+        znodes = read_each(self._store, [*paths, *origin_paths(topics)])
+        origins = origins_in(topics, [None if isinstance(z, NotPermittedError) else z for z in znodes[len(paths) :]])
         return {
             tp: _committed(path, znode, origins.get(tp.topic))
             for tp, path, znode in zip(partitions, paths, znodes, strict=False)

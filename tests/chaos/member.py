@@ -33,8 +33,8 @@ class RecordingOffsets:
     def wants_unchanged(self, tp, seen):
         return self._inner.wants_unchanged(tp, seen)
 
-    def read(self, partitions, along=None):
-        found = self._inner.read(partitions, along)
+    def read(self, partitions):
+        found = self._inner.read(partitions)
         self._history.write("read", offsets=_pairs(found))
         return found
 

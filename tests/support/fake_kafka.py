@@ -153,9 +153,6 @@ class FakeFetchers:
         self.refusal = None
         self.gone = []
 
-    def leaders_of(self, _partitions):
-        return None
-
     def note_brokers(self, gone):
         self.gone.append([*gone])
 

@@ -13,16 +13,14 @@ import select
 import socket
 import struct
 from collections import Counter
-from contextlib import suppress
 from dataclasses import replace
-from random import Random
 from types import SimpleNamespace
 
 import pytest
 
 from legacy_consumer.config import ConsumerConfig
 from legacy_consumer.errors import BrokerRefusedError, BrokersUnavailableError, FetchError
-from legacy_consumer.fetching.columnar import connection, fetcher, leader_finder, leaders, sockets
+from legacy_consumer.fetching.columnar import connection, fetcher, leader_finder, sockets
 from legacy_consumer.fetching.columnar.connection import Connection
 from legacy_consumer.fetching.columnar.core.address import BrokerAddress
 from legacy_consumer.fetching.columnar.fetcher import ColumnarFetcher
@@ -37,7 +35,6 @@ from legacy_consumer.fetching.columnar.settings import FetchSettings
 from legacy_consumer.fetching.fetcher import EARLIEST
 from legacy_consumer.fetching.positions import PositionFinder
 from tests.support.record_encoder import Written, batch
-from zk_layout.closed_znodes import read_each
 from zk_layout.errors import ConnectionLostError, NoNodeError
 from zk_layout.memory_store import MemoryStore, MemoryZooKeeper
 from zk_layout.model import TopicPartition
@@ -443,8 +440,6 @@ class World:
         self, random, *, brokers=2, partitions=4, messages=30, read_committed=False, reset_to=EARLIEST, **settings
     ):
         self.random = random
-        self._choices = Random(str(random.getstate()))
-        """For choices that must not change those of random."""
         self.now = 1000.0
         self.fault = lambda broker, call: ""
         # brokers from 2.3 on note the last stable offset before they read the log
@@ -484,13 +479,13 @@ class World:
     def __enter__(self):
         self._patch = pytest.MonkeyPatch()
         clock = SimpleNamespace(monotonic=lambda: self.now)
-        for module in (connection, fetcher, leader_finder, leaders):
+        for module in (connection, fetcher, leader_finder):
             self._patch.setattr(module, "time", clock)
         self._patch.setattr("legacy_consumer.fetching.positions.time", clock)
         waiting = SimpleNamespace(poll=lambda: Poll(self), POLLIN=select.POLLIN)
         self._patch.setattr(sockets, "select", waiting)
-        self.reader = LeaderReader(Store(self, self.zookeeper), "PLAINTEXT", self._no_connection, timeout_s=1.0)
-        self._leader_finder = SteppedLeaderFinder(self, self.reader)
+        reader = LeaderReader(Store(self, self.zookeeper), "PLAINTEXT", self._no_connection, timeout_s=1.0)
+        self._leader_finder = SteppedLeaderFinder(self, reader)
         self._finder = SteppedPositionFinder(self, self._reset_to)
         by_address = {broker.address: broker for broker in self.brokers}
         self.fetcher = ColumnarFetcher(
@@ -500,16 +495,6 @@ class World:
             finder=self._finder,
         )
         return self
-
-    def assign(self, positions):
-        """As a member does that has claimed these: it reads their leaders along with their offsets, if it can."""
-        if self._choices.random() < 0.5:
-            with suppress(Exception):
-                self.reader.brokers()
-                along = self.reader.along(positions)
-                if along is not None:
-                    along.take(read_each(self.zookeeper, along.paths))
-        self.fetcher.assign(positions)
 
     def __exit__(self, *_):
         self.fetcher.close()

@@ -23,8 +23,6 @@ from legacy_consumer.fetching.columnar.security import Security, security_of
 from legacy_consumer.fetching.columnar.settings import FetchSettings
 from legacy_consumer.fetching.fetcher import LogOffsets
 from legacy_consumer.fetching.positions import PositionFinder
-from zk_layout.closed_znodes import ReadAlong
-from zk_layout.model import TopicPartition
 from zk_layout.store import ZkStore
 
 logger = logging.getLogger(__name__)
@@ -127,10 +125,6 @@ class ColumnarFetchers:
     def log_offsets(self) -> ColumnarLogOffsets:
         """The way to ask for the ends of logs; connects with its first question."""
         return self._log_offsets
-
-    def leaders_of(self, partitions: Collection[TopicPartition]) -> ReadAlong | None:
-        """See FetcherFactory."""
-        return self._door.leaders.along(partitions)
 
     def note_brokers(self, gone: Collection[int]) -> None:
         """Brokers came or went; see FetcherFactory."""

@@ -9,10 +9,10 @@ ZooKeeper knows a new leader before the brokers do: the controller writes the st
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from typing import TypeAlias
 
 from legacy_consumer.config.broker_hosts import BrokerHosts
 from legacy_consumer.errors import BrokersUnavailableError, KafkaError, MissingListenerError
@@ -26,7 +26,7 @@ from legacy_consumer.fetching.columnar.protocol.metadata import (
 )
 from legacy_consumer.fetching.left_out import warn_of_left_out
 from legacy_consumer.fetching.topic_names import NO_SUCH_NAME, has_a_possible_name
-from zk_layout.closed_znodes import FoundZnode, ReadAlong, read_each
+from zk_layout.closed_znodes import read_each
 from zk_layout.codecs import decode_broker, decode_partition_state
 from zk_layout.errors import MalformedZnodeError, NoNodeError, NotPermittedError, ZooKeeperError
 from zk_layout.model import Broker, TopicPartition
@@ -35,8 +35,8 @@ from zk_layout.store import ZkStore, Znode
 
 logger = logging.getLogger(__name__)
 
-_FRESH_S = 1.0
-"""How long a state that was read along with something else counts: the next search comes at once, as a rule."""
+Read: TypeAlias = "Znode | NotPermittedError | None"
+"""A znode, why it may not be read, or None if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Leaders:
 
 
 def match_leaders(
-    states: Mapping[TopicPartition, FoundZnode], brokers: Mapping[int, Broker], security_protocol: str
+    states: Mapping[TopicPartition, Read], brokers: Mapping[int, Broker], security_protocol: str
 ) -> Leaders:
     """Put partition states and registrations together.
 
@@ -125,9 +125,6 @@ class LeaderReader:
         self._left_out: Mapping[int, str] = {}
         self._ids: tuple[int, ...] = ()
         """Brokers registered at the last look; empty if a leader was missing then, so that they are listed again."""
-        self._told: dict[str, FoundZnode] = {}
-        """{path: what was read there along with offsets}; each state is used once."""
-        self._told_until = 0.0
 
     def brokers(self) -> dict[int, BrokerAddress]:
         """Every broker that has a listener of ours. Raises: as read."""
@@ -135,18 +132,6 @@ class LeaderReader:
         self._match({}, ids, read_each(self._store, [BrokerIdPath(broker_id).path for broker_id in ids]))
         self._ids = tuple(ids)
         return dict(self._brokers)
-
-    def along(self, partitions: Collection[TopicPartition]) -> ReadAlong | None:
-        """What to read along with something else for the search of these that follows; None if no broker is known."""
-        ids = self._ids
-        if not ids:
-            return None
-        paths = [*map(_broker_path, ids), *(_state_path(tp) for tp in partitions if has_a_possible_name(tp.topic))]
-
-        def take(znodes: Sequence[FoundZnode]) -> None:
-            self._told, self._told_until = dict(zip(paths, znodes, strict=True)), time.monotonic() + _FRESH_S
-
-        return ReadAlong(paths, take)
 
     def read(self, partitions: Collection[TopicPartition]) -> Leaders:
         """The leaders of these.
@@ -180,17 +165,12 @@ class LeaderReader:
         if not ids:
             # asked again and again while there is none, so the states are spared
             return match_leaders({}, {}, self._protocol)
-        znodes = self._read(ids, partitions)
+        paths = [BrokerIdPath(broker_id).path for broker_id in ids]
+        paths += [PartitionStatePath(*tp).path for tp in partitions]
+        znodes = read_each(self._store, paths)
         states = dict(zip(partitions, znodes[len(ids) :], strict=True))
         self._topics |= {tp.topic for tp, znode in states.items() if znode is not None}
         return self._match(states, ids, znodes[: len(ids)])
-
-    def _read(self, ids: Sequence[int], partitions: Sequence[TopicPartition]) -> list[FoundZnode]:
-        brokers, states, told = [*map(_broker_path, ids)], [*map(_state_path, partitions)], self._told
-        if time.monotonic() < self._told_until and told.keys() >= {*brokers, *states}:
-            # once: what was not right leads to the next search
-            return [*(told[path] for path in brokers), *(told.pop(path, None) for path in states)]
-        return read_each(self._store, [*brokers, *states])
 
     def _broker_ids(self) -> list[int]:
         try:
@@ -198,9 +178,7 @@ class LeaderReader:
         except NoNodeError:
             return []
 
-    def _match(
-        self, states: Mapping[TopicPartition, FoundZnode], ids: Sequence[int], znodes: Sequence[FoundZnode]
-    ) -> Leaders:
+    def _match(self, states: Mapping[TopicPartition, Read], ids: Sequence[int], znodes: Sequence[Read]) -> Leaders:
         brokers: dict[int, Broker] = {}
         left_out: dict[int, str] = {}
         for broker_id, znode in zip(ids, znodes, strict=True):
@@ -253,11 +231,3 @@ class LeaderReader:
                 addresses[tp] = BrokerAddress(leader, host, port, registration)
         logger.info("ZooKeeper cannot be asked for now: leaders from %s", connection.address)
         return Leaders(addresses, {tp: "no broker names a leader" for tp in partitions if tp not in addresses})
-
-
-def _broker_path(broker_id: int) -> str:
-    return BrokerIdPath(broker_id).path
-
-
-def _state_path(tp: TopicPartition) -> str:
-    return PartitionStatePath(*tp).path

@@ -73,9 +73,6 @@ class LibrdkafkaFetchers:
         """The way to ask for the ends of logs; connects with its first question."""
         return self._log_offsets
 
-    def leaders_of(self, _partitions: Collection[TopicPartition]) -> None:
-        """None: librdkafka asks the brokers."""
-
     def note_brokers(self, gone: Collection[int]) -> None:
         """Brokers came or went; see FetcherFactory."""
         with self._lock:

@@ -54,9 +54,6 @@ class Client:
     def check_access(self):
         pass
 
-    def leaders_of(self, _partitions):
-        return None
-
     def note_brokers(self, gone):
         pass
 

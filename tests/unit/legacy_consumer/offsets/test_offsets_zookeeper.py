@@ -1,18 +1,14 @@
 """Commits that cannot move a group backwards by accident."""
 
-from functools import partial
 from itertools import count
 
 import pytest
 
 from legacy_consumer.errors import OffsetError
-from legacy_consumer.offsets import Commit, DualOffsetStore, KafkaOffsetStore, ZooKeeperOffsetStore
+from legacy_consumer.offsets import Commit, ZooKeeperOffsetStore
 from legacy_consumer.offsets.progress import Committed
-from legacy_consumer.offsets.retries import coordinator_answer
 from legacy_consumer.offsets.store import refuse_unreadable
 from tests.support.closed_znodes import close_owner
-from tests.support.fake_group_offsets import FakeGroupOffsets
-from zk_layout.closed_znodes import ReadAlong
 from zk_layout.errors import ConnectionLostError, SessionExpiredError
 from zk_layout.memory_store import Fault, MemoryStore, MemoryZooKeeper
 from zk_layout.model import TopicPartition
@@ -63,26 +59,6 @@ def test_a_commit_is_one_request_once_the_directories_exist(rig):
     rig.server.requests.clear()
     rig.commit({P0: (8, seen[P0]), P1: (1, seen[P1])})
     assert dict(rig.server.requests) == {"multi": 1}
-
-
-@pytest.mark.parametrize("storage", ["zookeeper", "dual"])
-def test_znodes_are_read_along_with_offsets_in_the_same_request(rig, storage):
-    rig.commit({P0: (7, NEW)})
-    rig.zk.create("/brokers/topics/t/partitions/0/state", b"one", make_parents=True)
-    paths = ["/brokers/topics/t/partitions/0/state", "/nothing"]
-    channel = FakeGroupOffsets()
-    in_kafka = KafkaOffsetStore(rig.zk, "g", channel, timeout_s=1.0, asking=partial(coordinator_answer, 0.001))
-    offsets = rig.offsets if storage == "zookeeper" else DualOffsetStore(rig.offsets, in_kafka)
-    alone = offsets.read([P0, P1])
-    taken = []
-    rig.server.requests.clear()
-    offsets.read([P0, P1])
-    before = rig.server.requests.copy()
-    rig.server.requests.clear()
-    assert offsets.read([P0, P1], ReadAlong(paths, taken.append)) == alone
-    assert rig.server.requests == before
-    ((state, nothing),) = taken
-    assert (state.data, nothing) == (b"one", None)
 
 
 def test_an_offset_somebody_else_wrote_is_reported_and_not_overwritten(rig):

@@ -68,7 +68,7 @@ def test_nothing_of_an_ended_session_is_in_doubt():
     assert own.holds(B, STORED), "a commit without a session of its own ends none"
 
 
-def test_requests_without_an_answer_take_no_more_memory_than_what_differs_in_them():
+def test_of_requests_without_an_answer_only_what_differs_is_kept():
     own = OwnWrites()
     many = {TopicPartition("t", number): Commit(1, SEEN) for number in range(100)}
     for offset in range(1000):

@@ -72,7 +72,7 @@ class Reader:
         self.messages = defaultdict(list)
         self.raised = Counter()
         self.complaints = []
-        world.assign(dict.fromkeys(world.partitions, 0))
+        world.fetcher.assign(dict.fromkeys(world.partitions, 0))
 
     def poll(self, most=100):
         self.world.now += 1e-5
@@ -154,7 +154,7 @@ def seek_or_unassign(world, chosen, expected):
     expected.pop(tp, None)
     if chosen.random() < 0.7:
         expected[tp] = chosen.randrange(len(world.logs[tp]))
-        world.assign({tp: expected[tp]})
+        world.fetcher.assign({tp: expected[tp]})
     else:
         world.fetcher.unassign([tp])
 
@@ -165,7 +165,7 @@ def test_behind_a_change_of_position_comes_what_lies_there_and_nothing_from_befo
     with World(chosen, brokers=2, partitions=3, messages=200) as world:
         world.fault = lambda broker, call: chosen.choice(FETCH) if call == "fetch" and chosen.random() < 0.1 else ""
         expected = dict.fromkeys(world.partitions, 0)
-        world.assign(expected)
+        world.fetcher.assign(expected)
         came = 0
         for _ in range(300):
             if chosen.random() < 0.15:
@@ -192,7 +192,7 @@ def test_an_error_about_an_offset_comes_behind_all_messages_before_it(seed):
     with World(chosen, brokers=2, partitions=3, messages=200, reset_to=None) as world:
         world.fault = lambda broker, call: chosen.choice(faults) if call == "fetch" and chosen.random() < 0.3 else ""
         expected = dict.fromkeys(world.partitions, 0)
-        world.assign(expected)
+        world.fetcher.assign(expected)
         told = []
         for _ in range(400):
             if chosen.random() < 0.05:
@@ -359,7 +359,7 @@ def test_a_log_end_that_goes_back_for_a_moment_is_no_position_outside_the_log():
 def test_a_log_that_stays_shorter_than_the_position_is_told_and_reset():
     with World(random.Random(6), brokers=1, partitions=1, messages=10) as world:
         [tp] = world.partitions
-        world.assign({tp: 500})
+        world.fetcher.assign({tp: 500})
         moved = []
         begun = world.now
         while not moved:
@@ -424,7 +424,7 @@ def is_struck(strike):
                 world.fetcher.unassign([gone, back])
                 is_left = True
                 reader.poll(most=4)
-                world.assign({back: len(reader.messages[back.partition])})
+                world.fetcher.assign({back: len(reader.messages[back.partition])})
                 while not reader.has_all(kept):
                     reader.poll(most=4)
         except (KeyboardInterrupt, TimeLimitError):
@@ -434,7 +434,7 @@ def is_struck(strike):
             world.fetcher.unassign([gone])
         # as a stream does: it goes on behind the messages that its user has got
         world.fetcher.unassign(kept)
-        world.assign({tp: len(reader.messages[tp.partition]) for tp in kept})
+        world.fetcher.assign({tp: len(reader.messages[tp.partition]) for tp in kept})
         had = len(reader.messages[gone.partition])
         world.append(gone, [b"after it was left"])
         reader.until(lambda: reader.has_all(kept), 3.0)

@@ -1,7 +1,6 @@
 """The answers of a reader of leaders, and its questions to ZooKeeper."""
 
 import json
-import time
 from contextlib import suppress
 from types import SimpleNamespace
 
@@ -12,12 +11,10 @@ from hypothesis import strategies as st
 from legacy_consumer.errors import KafkaError
 from legacy_consumer.fetching.brokers import read_brokers
 from legacy_consumer.fetching.cluster_metadata import ClusterMetadata, PartitionMetadata
-from legacy_consumer.fetching.columnar import leaders as leaders_module
 from legacy_consumer.fetching.columnar.leaders import LeaderReader
 from legacy_consumer.fetching.columnar.protocol.api_versions import Versions
 from legacy_consumer.fetching.columnar.protocol.framing import Api
 from tests.support.memory_cluster import GuardedStore
-from zk_layout.closed_znodes import read_each
 from zk_layout.errors import ConnectionLostError
 from zk_layout.memory_store import MemoryStore, MemoryZooKeeper
 from zk_layout.model import TopicPartition
@@ -161,68 +158,6 @@ def test_brokers_are_listed_only_if_a_leader_was_or_is_missing():
     joining = cluster.reader()
     assert joining.brokers().keys() == {1, 2}
     assert cluster.asked(joining) == {"multi_read": 1}
-
-
-def led_by_1():
-    cluster = Cluster()
-    for broker in (1, 2):
-        cluster.register(broker, 9000 + broker)
-    for partition in range(3):
-        cluster.lead(partition, 1)
-    return cluster
-
-
-def read_along(cluster, reader, partitions):
-    along = reader.along(partitions)
-    along.take(read_each(cluster.store, along.paths))
-
-
-def ids_of(leaders):
-    return [address.broker_id for _, address in sorted(leaders.addresses.items())]
-
-
-def test_leaders_that_were_read_along_with_offsets_are_asked_for_no_more_but_by_the_search_after_the_next():
-    cluster = led_by_1()
-    reader = cluster.reader()
-    assert reader.along(TPS) is None, "no broker is known yet"
-    reader.brokers()
-    read_along(cluster, reader, TPS)
-    cluster.lead(0, 2)
-    # each stream of a member searches for its own partitions
-    assert cluster.asked(reader, TPS[:2]) == {}
-    assert cluster.asked(reader, TPS[2:]) == {}
-    assert ids_of(reader.read(TPS)) == [2, 1, 1]
-
-
-@pytest.mark.parametrize(
-    "reason", ["a second has passed", "another one is wanted too", "a broker has come", "not read"]
-)
-def test_what_was_read_along_does_not_count_if(reason, monkeypatch):
-    cluster = led_by_1()
-    reader = cluster.reader()
-    reader.brokers()
-    if reason == "not read":
-        reader.along(TPS)
-    else:
-        read_along(cluster, reader, TPS[:2] if reason == "another one is wanted too" else TPS)
-    cluster.lead(0, 2)
-    if reason == "a second has passed":
-        late = time.monotonic() + 1.01
-        monkeypatch.setattr(leaders_module, "time", SimpleNamespace(monotonic=lambda: late))
-    elif reason == "a broker has come":
-        cluster.register(3, 9003)
-        reader.brokers()
-    assert ids_of(reader.read(TPS)) == [2, 1, 1]
-
-
-def test_a_leader_that_was_missing_when_it_was_read_along_is_looked_for_at_once():
-    cluster = led_by_1()
-    reader = cluster.reader()
-    reader.brokers()
-    cluster.lead(0, -1)
-    read_along(cluster, reader, TPS)
-    cluster.lead(0, 2)
-    assert ids_of(reader.read(TPS)) == [2, 1, 1]
 
 
 def test_a_znode_that_an_acl_closes_hides_no_other_leader():
