@@ -1,4 +1,4 @@
-"""Carries out the actions that the machine orders, on the coordinator's thread; what comes of one is the next event."""
+"""Carries out the actions that the machine orders, on the coordinator's thread. An action may return the next event."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ logger = logging.getLogger(__name__)
 
 
 class ActionRunner:
-    """Of one member.
+    """Carries out the actions of one member.
 
-    on_id_free: called, on a thread of the store, once the id znode that another session holds may be gone. rest_led:
-    makes a member of a led group write nothing more; None in other groups.
+    on_id_free: called, on a thread of the store, when another session's znode of the member's id may be gone.
+    rest_led: makes a member of a led group write nothing more; None in other groups.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class ActionRunner:
         """Whether the member has left, and nothing of it waits in ZooKeeper for the end of its session."""
 
     def carry_out(self, action: Action, state: MemberState) -> Event | None:
-        """Carry out what the machine ordered as it came to this state; return what comes of it."""
+        """Carry out an action that the machine ordered; return the event that follows. state: the machine's state."""
         match action:
             case Register():
                 return self._attempt(partial(self._register, state.session_id), state)
@@ -102,7 +102,7 @@ class ActionRunner:
         return None
 
     def _attempt(self, what: Callable[[], Event], state: MemberState) -> Event:
-        """Errors become events: they are the machine's to judge. One of a user's logging handler must not lose them."""
+        """Turn an error into an event, so that the machine judges it; also if the user's logging handler raises."""
         phase = Phase.LEAVING if state.phase is Phase.CLOSED else state.phase
         try:
             if self._store.session_id != state.session_id:
@@ -138,7 +138,7 @@ class ActionRunner:
         return Registered() if is_mine else IdTaken()
 
     def _rest(self) -> None:
-        """A led member would write again what is deleted now."""
+        """Make a led member write nothing more: it would write again the znodes that it deletes next."""
         if self._rest_led is not None:
             self._rest_led()
 
@@ -166,5 +166,5 @@ class ActionRunner:
 
 
 def _level_of(error: LegacyConsumerError, state: MemberState, first: int) -> int:
-    """Loud once, not with every try."""
+    """Return DEBUG if the same error was logged before, so that it does not appear with every try."""
     return logging.DEBUG if str(error) == str(state.obstacle) else first

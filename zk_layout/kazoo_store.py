@@ -537,7 +537,7 @@ class KazooStore(ReadsMany):
                 replies.append(None)
 
         for path in paths:
-            self._full(path)
+            self._full(path)  # raises ValueError for a relative one
             if len(in_flight) == _PIPELINE_WINDOW:
                 take_oldest()
             watch = () if watcher is None else (self._data_watch(path, watcher),)

@@ -11,23 +11,24 @@ _NOTHING: Mapping[TopicPartition, Commit] = {}
 
 
 class OwnWrites:
-    """Of one ZooKeeperOffsetStore: the writes without an answer, and the last answered one of each partition.
+    """Keeps the unanswered writes of one ZooKeeperOffsetStore, and the last answered write of each partition.
 
-    One thread commits at a time; others may read meanwhile. So what has been answered is noted before the doubt about
-    it ends, and they look for a doubt first.
+    One thread commits at a time, and other threads may call holds and may_have_changed meanwhile. An answered write
+    moves from the first group to the second. So note adds it to the second before it leaves the first, and the other
+    threads look in the first before the second: they always find it.
     """
 
     def __init__(self) -> None:
         self._asked = _NOTHING
-        """What the last request writes, while it has no answer."""
+        """The commits of the last request; empty once ZooKeeper has answered it."""
         self._doubtful: dict[TopicPartition, set[tuple[int, int]]] = {}
-        """{partition: offset and version} of earlier requests that never had an answer: each, however often, once."""
+        """{partition: the offsets and versions that earlier requests without an answer may have written}"""
         self._session_id = 0
         """The session in which the member last tried to commit."""
         self._written: dict[TopicPartition, Committed] = {}
-        """The last commit that was answered, in case its caller is interrupted before it has noted the answer.
+        """{partition: the last answered commit}. An exception may interrupt its caller before it notes the answer.
 
-        With the transaction: another client may have written the same offset at the same version.
+        Its transaction tells it from another client's write of the same offset and version.
         """
 
     def begin(self, commits: Mapping[TopicPartition, Commit], session_id: int | None) -> None:

@@ -1,6 +1,6 @@
-"""Who may commit: the member that owns a partition, or for a partition without an owner any client.
+"""Checks whether a client may commit a partition: its owner may, and if it has no owner, any client may.
 
-For offsets in ZooKeeper this is checked in the request that writes them, for offsets in Kafka right before the write.
+ZooKeeper checks this in the request that writes offsets. Offsets in Kafka are written right after such a check.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 
 from legacy_consumer.errors import OffsetError
-from legacy_consumer.offsets.requests import in_requests
+from legacy_consumer.offsets.requests import OfPartitions, in_requests
 from legacy_consumer.offsets.store import CommitResult
 from zk_layout.closed_znodes import FoundStat, stat_each
 from zk_layout.errors import MultiFailedError, NoNodeError, NotPermittedError, SessionExpiredError
@@ -18,23 +18,23 @@ from zk_layout.store import CheckOp, CreateOp, DeleteOp, Op, ZkStore
 
 
 class OwnerFence:
-    """What ZooKeeper knows of the owners in one group. Any thread may call."""
+    """Asks ZooKeeper who owns the partitions of one group. Any thread may call."""
 
     def __init__(self, store: ZkStore, group: str) -> None:
         self._store = store
         self._group = group
-        self._checks = _Checks(group)
+        self._checks = OfPartitions(lambda tp: CheckOp(OwnerPath(group, *tp).path))
 
     def guard(self, consumer_id: str | None) -> list[CheckOp]:
-        """The check that the member is registered; it comes first in a multi. Empty without a member."""
+        """Return the check that the member is registered, for the front of a multi; nothing without a member."""
         return [] if consumer_id is None else [CheckOp(ConsumerIdPath(self._group, consumer_id).path)]
 
     def checks(self, partitions: Iterable[TopicPartition]) -> list[CheckOp]:
-        """For a multi: the owner znode of each partition exists. find_stolen tells whether it is the member's own."""
+        """Return the checks, for a multi, that each owner znode exists. find_stolen finds out whose it is."""
         return [self._checks[tp] for tp in partitions]
 
     def check_registered(self, error: MultiFailedError, guard: Sequence[CheckOp]) -> None:
-        """Raise the reason, if it is the guard that made this multi fail; SessionExpiredError without registration."""
+        """Raise the error if the guard made this multi fail: SessionExpiredError if the registration is gone."""
         if error.index >= len(guard):
             return
         if not isinstance(error.cause, NoNodeError):
@@ -43,9 +43,10 @@ class OwnerFence:
         raise SessionExpiredError(msg) from error
 
     def check_session(self, session_id: int | None) -> None:
-        """For use behind reads, which any session answers: other parts of the commit may be another member's by now.
+        """Check that the store still has this session. Sends no request. Raises: SessionExpiredError.
 
-        Sends no request. Raises: SessionExpiredError.
+        ZooKeeper answers reads in any session, so the caller calls this after reads: if the session has ended, another
+        member may own the partitions.
         """
         if session_id is not None and self._store.session_id != session_id:
             msg = f"session 0x{session_id:x} is over: what was committed in it may have another owner"
@@ -111,18 +112,6 @@ class OwnerFence:
     def _stats(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, FoundStat]:
         order = sorted(partitions)
         return dict(zip(order, stat_each(self._store, [self._checks[tp].path for tp in order]), strict=True))
-
-
-class _Checks(dict[TopicPartition, CheckOp]):
-    """{partition: check of its owner znode}: each commit needs hundreds of them again."""
-
-    def __init__(self, group: str) -> None:
-        super().__init__()
-        self._group = group
-
-    def __missing__(self, tp: TopicPartition) -> CheckOp:
-        found = self[tp] = CheckOp(OwnerPath(self._group, *tp).path)
-        return found
 
 
 class NoOwnerFence:

@@ -1,11 +1,26 @@
-"""Cuts a commit into as many requests as ZooKeeper needs."""
+"""Cuts a commit into as many requests as ZooKeeper needs, and keeps the parts that each commit needs again."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import TypeVar
 
 from zk_layout.model import TopicPartition
 from zk_layout.store import Op, multi_size
+
+Value = TypeVar("Value")
+
+
+class OfPartitions(dict[TopicPartition, Value]):
+    """{partition: a path or an operation}, each made at its first use: every commit needs hundreds of them again."""
+
+    def __init__(self, make: Callable[[TopicPartition], Value]) -> None:
+        super().__init__()
+        self._make = make
+
+    def __missing__(self, tp: TopicPartition) -> Value:
+        found = self[tp] = self._make(tp)
+        return found
 
 
 def in_requests(
@@ -16,7 +31,7 @@ def in_requests(
 ) -> Iterator[list[TopicPartition]]:
     """Yield as many partitions, in order, as fit in a request if all were as long as the longest.
 
-    guard: what stands at the front of each request. ops_of: the longest operations for a partition.
+    guard: the operations at the front of each request. ops_of: returns the longest operations for a partition.
     """
     order = sorted(partitions)
     if not order:

@@ -22,7 +22,7 @@ from legacy_consumer.offsets.judgement import TopicOrigin, judge, written_in_zoo
 from legacy_consumer.offsets.own_writes import OwnWrites, version_after
 from legacy_consumer.offsets.owner_fence import NoOwnerFence, OwnerFence
 from legacy_consumer.offsets.progress import Commit, Committed
-from legacy_consumer.offsets.requests import in_requests
+from legacy_consumer.offsets.requests import OfPartitions, in_requests
 from legacy_consumer.offsets.store import CommitResult
 from legacy_consumer.offsets.topic_lives import origin_paths, origins_in
 from zk_layout.closed_znodes import read_each
@@ -52,7 +52,7 @@ class ZooKeeperOffsetStore:
     def __init__(self, store: ZkStore, group: str) -> None:
         self._store = store
         self._group = group
-        self._paths = _Paths(group)
+        self._paths = OfPartitions(lambda tp: OffsetPath(group, *tp).path)
         self._fence = OwnerFence(store, group)
         self._own = OwnWrites()
         self._refused: dict[TopicPartition, LegacyConsumerError] = {}
@@ -275,18 +275,6 @@ class ZooKeeperOffsetStore:
 
         for chunk in in_requests(self._store.max_multi_bytes, commits, guard, ops_of):
             yield {tp: commits[tp] for tp in chunk}
-
-
-class _Paths(dict[TopicPartition, str]):
-    """{partition: path of its offset}: each commit needs hundreds of them again."""
-
-    def __init__(self, group: str) -> None:
-        super().__init__()
-        self._group = group
-
-    def __missing__(self, tp: TopicPartition) -> str:
-        found = self[tp] = OffsetPath(self._group, *tp).path
-        return found
 
 
 def _committed(path: str, znode: Znode | NotPermittedError | None, topic: TopicOrigin | None) -> Committed:

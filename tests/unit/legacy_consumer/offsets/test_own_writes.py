@@ -9,7 +9,7 @@ from zk_layout.model import TopicPartition
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 SEEN = Committed(3, 7)
 STORED = Committed(9, 8, transaction=50)
-"""What stands in the znode once Commit(9, SEEN) is carried out."""
+"""ZooKeeper stores this when it carries out Commit(9, SEEN)."""
 
 
 @pytest.mark.parametrize(("version", "after"), [(None, 0), (0, 1), (7, 8), (2**31 - 1, -(2**31)), (-1, 0)])
@@ -77,7 +77,7 @@ def test_of_requests_without_an_answer_only_what_differs_is_kept():
 
 
 class LookedAt(dict):
-    """What is done as soon as something is looked up."""
+    """A dict that calls a function after each lookup."""
 
     def __init__(self, of, then):
         super().__init__(of)
