@@ -174,10 +174,13 @@ class Progress:
     def forget_done(self, epochs: Mapping[TopicPartition, int]) -> None:
         """Forget the offsets that the user's code committed by name, of partitions whose epoch is not over."""
         with self._lock:
-            for tp, epoch in epochs.items():
-                known = self._partitions.get(tp)
-                if known is not None and known.epoch == epoch:
-                    self._partitions[tp] = PartitionProgress(epoch, known.consumed, known.committed)
+            self._forget_done(epochs)
+
+    def _forget_done(self, epochs: Mapping[TopicPartition, int]) -> None:
+        for tp, epoch in epochs.items():
+            known = self._partitions.get(tp)
+            if known is not None and known.epoch == epoch:
+                self._partitions[tp] = PartitionProgress(epoch, known.consumed, known.committed)
 
     def uncommitted(
         self,
