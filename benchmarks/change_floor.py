@@ -62,10 +62,10 @@ class Changes:
         stays, comes = self._stays.store, self._comes.store
         stays.get_children(_IDS, self._stays.note)
         comes.get_data(self._owners[0], self._comes.note)
-        began_ms = comes.create(self._comes.path, b"{}", ephemeral=True).ctime_ms
+        comes.create(self._comes.path, b"{}", ephemeral=True)
         self._stays.wait()
         stays.get_children(_IDS)
-        stays.get_data(self._comes.path)
+        began_ms = stays.get_data(self._comes.path).stat.ctime_ms
         self._commit(self._stays)
         stays.multi([DeleteOp(path) for path in self._owners])
         self._comes.wait()

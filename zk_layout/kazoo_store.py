@@ -21,7 +21,6 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from importlib.util import find_spec
 from operator import methodcaller
 from typing import Any
@@ -47,7 +46,7 @@ from zk_layout.kazoo_client import Secret, StoreClient, StoreHandler, stop_clien
 from zk_layout.kazoo_requests import ReadMany, Watch, WatchMany, Write
 from zk_layout.kazoo_translation import OR_NO_SASL, encode_acl, entries_of, failure_of, translated
 from zk_layout.many_reads import ReadsMany
-from zk_layout.multi_read import ReadKind
+from zk_layout.multi_read import NO_NODE, ReadFailure, ReadKind, decode_multi_read
 from zk_layout.multi_write import decode_failure, decode_set, encode_multi
 from zk_layout.paths import acl_models
 from zk_layout.running_threads import OwnThread
@@ -84,6 +83,8 @@ MAX_MULTI_BYTES = 1_000_000
 _PIPELINE_WINDOW = 64  # requests in flight: enough to keep a server busy; kazoo's wake-up pipe holds some hundred
 _WATCHES_PER_REQUEST = 1000  # of at most some hundred bytes each, well below the limit of a request
 _REVIVE_PAUSE_S = 1.0
+_TRIES_OF_MULTI_READ = 2
+_CLOSES_WITHIN_S = 2.0
 
 _CLOSED = "this ZooKeeper store is closed"
 _NOT_STARTED = "this ZooKeeper store was not started"
@@ -103,7 +104,6 @@ class KazooStore(ReadsMany):
     """
 
     def __init__(self, settings: ZkSettings) -> None:
-        super().__init__(settings.connect.partition("/")[0])
         if settings.sasl is not None and find_spec("puresasl") is None:
             raise ConfigError(
                 "sasl mechanism", settings.sasl.mechanism, "needs pure-sasl: install legacy-consumer[sasl]"
@@ -119,6 +119,10 @@ class KazooStore(ReadsMany):
         self._listeners: tuple[SessionListener, ...] = ()
         self._client: Any = None
         self._session_id = 0
+        self._losses = 0
+        """How often a connection was lost."""
+        self._is_starting = False
+        """Listeners hear nothing then of a connection that a server closes because it lacks reads of many znodes."""
         self._closed = False
         self._refused: AuthenticationError | None = None
 
@@ -158,22 +162,33 @@ class KazooStore(ReadsMany):
                 return
             self._refused = None
             self._client = client = self._new_client()
+            self._is_starting = True
             try:
                 client.start_async()
-                if self._root_stat(deadline) is None:
+                if not self._finds_root(deadline):
                     raise MissingChrootError(self._chroot)
             except BaseException:
                 self._client = None
                 self._session_id = 0
                 stop_client(client)
                 raise
+            finally:
+                self._is_starting = False
 
-    def _root_stat(self, deadline: float) -> Stat | None:
-        # the request goes out behind the credentials, so that a refusal shows here
+    def _finds_root(self, deadline: float) -> bool:
+        """Return whether the znode / is there, and find out by the same request whether the server serves many reads.
+
+        A server that lacks them says so and closes the connection. One that closes it twice without an answer is taken
+        for such a server.
+        """
+        self.serves_multi_read = False
+        lost = 0
         while True:
             try:
-                found = self._take(self._send(methodcaller("exists_async", "/"), deadline), "/", deadline)
+                # goes out behind the credentials, so that a refusal shows here
+                return self._root_is_there(deadline, by_multi_read=lost < _TRIES_OF_MULTI_READ)
             except (ConnectionLostError, SessionExpiredError):
+                lost += 1
                 if self._closed:
                     raise
                 if time.monotonic() < deadline:
@@ -184,7 +199,14 @@ class KazooStore(ReadsMany):
                 settings = self._settings
                 late = ConnectTimeoutError(settings.connect, settings.connection_timeout_ms, settings.sasl is not None)
                 raise late from failure
-            return None if found is None else stat_of(found)
+
+    def _root_is_there(self, deadline: float, *, by_multi_read: bool) -> bool:
+        if by_multi_read:
+            with contextlib.suppress(UnimplementedRequestError):
+                reply = self._multi_read(ReadKind.DATA, ["/"], deadline)
+                self.serves_multi_read = True
+                return decode_multi_read(reply) != [ReadFailure(NO_NODE)]
+        return self._take(self._send(methodcaller("exists_async", "/"), deadline), "/", deadline) is not None
 
     def close(self) -> None:
         """End the session; twice is harmless. No listener and no watcher is called by this or after it."""
@@ -249,6 +271,7 @@ class KazooStore(ReadsMany):
             session_id, _ = client.client_id
             kind = SessionKind.CONNECTED
         elif state == KazooState.SUSPENDED:
+            self._losses += 1
             kind = SessionKind.SUSPENDED
         else:
             session_id = 0
@@ -260,9 +283,12 @@ class KazooStore(ReadsMany):
                 is_broken = True
                 # kazoo's thread ends on a reply it cannot make sense of; the server will let the session expire
                 logger.warning("the connection to %s broke down, starting a new session", self._settings.connect)
+        is_known = state != KazooState.LOST and session_id == self._session_id
         self._session_id = session_id
         listeners = self._listeners
         self._changed.notify()
+        if is_known and self._is_starting:
+            return
         event = SessionEvent(kind, session_id if kind is SessionKind.CONNECTED else 0)
         logger.info("session 0x%x at %s: %s", session_id, self._settings.connect, kind.value)
         for listener in listeners:
@@ -328,28 +354,21 @@ class KazooStore(ReadsMany):
 
     def multi_read(self, kind: ReadKind, paths: Sequence[str]) -> bytes:
         """One request for all."""
-        reply: bytes = self._ask_other(ReadMany(kind, [self._full(path) for path in paths]), paths[0])
-        return reply
+        return self._multi_read(kind, paths, self._deadline())
 
-    def probe_multi_read(self) -> bool | None:
-        """Return whether the server knows multi_read, tried on a connection of its own; None if that failed."""
-        self._connected_client(self._deadline())
-        limit_ms = min(self._settings.connection_timeout_ms, self._settings.operation_timeout_ms)
-        probe = KazooStore(
-            replace(self._settings, connect=self.hosts, connection_timeout_ms=limit_ms, operation_timeout_ms=limit_ms)
-        )
+    def _multi_read(self, kind: ReadKind, paths: Sequence[str], deadline: float) -> bytes:
+        losses = self._losses
         try:
-            probe.start()
-            probe.multi_read(ReadKind.DATA, ["/"])
+            sent = self._send_other(ReadMany(kind, [self._full(path) for path in paths]), deadline)
+            reply: bytes = self._take(sent, paths[0], deadline)
         except UnimplementedRequestError:
-            return False
-        except ZooKeeperError as error:
-            logger.debug("could not find out whether %s reads many znodes at once: %s", self.hosts, error)
-            return None
-        else:
-            return True
-        finally:
-            probe.close()
+            logger.info(
+                "%s lacks reads of many znodes in one request, they are read one by one", self._settings.connect
+            )
+            # the server closes the connection, and what is sent until then may be lost with it
+            self._changed.wait_for(lambda: self._losses != losses or self._closed, _CLOSES_WITHIN_S)
+            raise
+        return reply
 
     def read_acls(self, paths: Sequence[str]) -> list[AclEntries | None]:
         """The ACL of each znode, pipelined; None without a znode, or if these credentials may not read it."""
@@ -366,7 +385,7 @@ class KazooStore(ReadsMany):
         ephemeral: bool = False,
         make_parents: bool = False,
         acl: Acl | AclEntries = Acl.SECURE,
-    ) -> Stat:
+    ) -> int:
         """Create a znode; make_parents creates missing persistent parents, without data, before it."""
         op = CreateOp(path, data, ephemeral, acl)
         try:
@@ -377,17 +396,11 @@ class KazooStore(ReadsMany):
         self.ensure_path(path.rpartition("/")[0] or "/", acl=acl)
         return self._create(op)
 
-    def _create(self, op: CreateOp) -> Stat:
-        # servers before 3.5 have no create that replies with a Stat, so ask for it right behind
+    def _create(self, op: CreateOp) -> int:
         deadline = self._deadline()
         write = self._write([op], None)
-        created = self._send_other(write, deadline)
-        seen = self._send(methodcaller("exists_async", op.path), deadline)
-        self._written_one(write, created, op, deadline)
-        stat = self._take(seen, op.path, deadline)
-        if stat is None:
-            raise ZooKeeperError(f"{op.path} was deleted as soon as it was created")
-        return stat_of(stat)
+        self._written_one(write, self._send_other(write, deadline), op, deadline)
+        return write.zxid
 
     def ensure_path(self, path: str, *, acl: Acl | AclEntries = Acl.SECURE) -> None:
         """Create a persistent znode without data, and its parents; existing ones are left as they are."""

@@ -513,34 +513,32 @@ class MemoryStore:
         ephemeral: bool = False,
         make_parents: bool = False,
         acl: Acl | AclEntries = Acl.SECURE,
-    ) -> Stat:
+    ) -> int:
         """Create a znode; make_parents creates missing persistent parents, without data, before it."""
         op = CreateOp(path, data, ephemeral, acl)
         try:
-            return self._created(op)
+            return self._create(op)
         except NoNodeError:
             if not make_parents:
                 raise
         self.ensure_path(path.rpartition("/")[0] or "/", acl=acl)
-        return self._created(op)
+        return self._create(op)
 
-    def _created(self, op: CreateOp) -> Stat:
-        stat = self._write_one("create", op)
-        assert stat is not None
-        return stat
+    def _create(self, op: CreateOp) -> int:
+        return self._write_one("create", op)[0]
 
     def ensure_path(self, path: str, *, acl: Acl | AclEntries = Acl.SECURE) -> None:
         """Create a persistent znode without data, and its parents; existing ones are left as they are."""
         for prefix in with_parents(path):
             if self.exists(prefix) is None:
                 try:
-                    self._created(CreateOp(prefix, None, acl=acl))
+                    self._create(CreateOp(prefix, None, acl=acl))
                 except NodeExistsError:
                     continue
 
     def set_data(self, path: str, data: bytes, version: int = -1) -> Stat:
         """Write."""
-        stat = self._write_one("set_data", SetOp(path, data, version))
+        _, [stat] = self._write_one("set_data", SetOp(path, data, version))
         assert stat is not None
         return stat
 
@@ -564,9 +562,9 @@ class MemoryStore:
             # refused for one of its operations, as a server does
             raise MultiFailedError(len(ops) - 1, ops[-1].path, error) from None
 
-    def _write_one(self, kind: str, op: Op) -> Stat | None:
+    def _write_one(self, kind: str, op: Op) -> tuple[int, list[Stat | None]]:
         try:
-            return self._request(kind, lambda: self._write([op]))[1][0]
+            return self._request(kind, lambda: self._write([op]))
         except MultiFailedError as failed:
             raise failed.cause from None
 

@@ -281,9 +281,10 @@ class ZkStore(Protocol):
         ephemeral: bool = False,
         make_parents: bool = False,
         acl: Acl | AclEntries = Acl.SECURE,
-    ) -> Stat:
+    ) -> int:
         """Create a znode; make_parents creates missing persistent parents, without data, before it.
 
+        Returns: the transaction (zxid) that created it.
         Raises: NodeExistsError; NoNodeError if the parent is missing.
         """
         ...

@@ -600,8 +600,6 @@ class ConsumerConnector:
             self._store.start()
             self._brokers.start()
             self._fetchers.check_access()
-            if pattern is SubscriptionPattern.STATIC:
-                membership.checks.warn_of_missing(topic for topic, _ in subscription)
             membership.checks.check_strategy()
             registration = ConsumerRegistration(
                 pattern, subscription, self._clock.wall_ms(), coordination=self._config.group_coordination

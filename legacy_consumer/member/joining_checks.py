@@ -1,4 +1,4 @@
-"""Checks before a member joins: whether the group, its offsets and its topics are suitable.
+"""Checks before a member joins: whether the group and its offsets are suitable.
 
 The checks write nothing. A member refuses a group with another strategy before it disturbs any other member.
 """
@@ -6,7 +6,7 @@ The checks write nothing. A member refuses a group with another strategy before 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import cast
 
 from legacy_consumer.config import ConsumerConfig
@@ -20,7 +20,7 @@ from rebalance.reader import GroupReader, read_owners
 from rebalance.subscription import subscribed_topics
 from zk_layout.errors import NoNodeError
 from zk_layout.model import ConsumerRegistration, TopicPartition
-from zk_layout.paths import OwnersPath, TopicOwnersPath, TopicPath, TopicsPath
+from zk_layout.paths import OwnersPath, TopicOwnersPath, TopicsPath
 from zk_layout.signals import Flag
 from zk_layout.store import ZkStore
 
@@ -45,18 +45,6 @@ class JoiningChecks:
         self._offsets = offsets
         self._clock = clock
         self._check_open = check_open
-
-    def warn_of_missing(self, topics: Iterable[str]) -> None:
-        """Log the topics that do not exist."""
-        names = sorted(topics)
-        for topic, stat in zip(names, self._store.exists_many([TopicPath(t).path for t in names]), strict=True):
-            if stat is None:
-                logger.warning(
-                    "%s: topic %s does not exist, its streams wait for it: check its name and the chroot of "
-                    "zookeeper.connect",
-                    self._consumer_id,
-                    topic,
-                )
 
     def check_strategy(self) -> None:
         """Refuse, before anything is written, a group whose owners show another strategy than this member's.

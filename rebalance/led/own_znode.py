@@ -67,10 +67,15 @@ class OwnZnode:
             self._stat = self._store.set_data(self._path, data, self._stat.version)
             return True
         try:
-            self._stat = self._store.create(self._path, data, ephemeral=True, make_parents=True)
+            created = self._store.create(self._path, data, ephemeral=True, make_parents=True)
         except NodeExistsError:
             self.is_doubted = True
             return False
+        stat = self._store.exists(self._path)
+        if stat is None or stat.mzxid != created:
+            self.is_doubted = True
+            return False
+        self._stat = stat
         return True
 
     def _delete_permanent(self, stat: Stat) -> bool:

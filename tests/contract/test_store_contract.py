@@ -40,7 +40,6 @@ from zk_layout.store import (
     WatchEvent,
     WatchKind,
     ZkStore,
-    Znode,
     multi_size,
 )
 
@@ -54,12 +53,13 @@ def kinds(events: list[SessionEvent]) -> list[SessionKind]:
 # ---------------------------------------------------------------------- reading and writing
 
 
-def test_create_returns_the_stat_that_a_read_shows(store: ZkStore, root: str):
+def test_create_returns_its_transaction(store: ZkStore, root: str):
     before_ms = time.time_ns() // 1_000_000
-    stat = store.create(f"{root}/a", b"12345")
-    assert store.get_data(f"{root}/a") == Znode(b"12345", stat)
+    created = store.create(f"{root}/a", b"12345")
+    data, stat = store.get_data(f"{root}/a")
+    assert data == b"12345"
     assert (stat.version, stat.data_length, stat.num_children, stat.ephemeral_owner) == (0, 5, 0, 0)
-    assert stat.czxid == stat.mzxid > 0
+    assert stat.czxid == stat.mzxid == created > 0
     assert stat.ctime_ms == stat.mtime_ms
     assert abs(stat.ctime_ms - before_ms) < 10_000
 
@@ -161,8 +161,8 @@ def test_a_missing_parent_is_created_only_when_asked_for(store: ZkStore, root: s
     with pytest.raises(NoNodeError) as caught:
         store.create(f"{root}/x/y/z", b"data")
     assert caught.value.path == f"{root}/x/y/z"
-    stat = store.create(f"{root}/x/y/z", b"data", ephemeral=True, make_parents=True)
-    assert stat.ephemeral_owner == store.session_id
+    store.create(f"{root}/x/y/z", b"data", ephemeral=True, make_parents=True)
+    assert store.get_data(f"{root}/x/y/z").stat.ephemeral_owner == store.session_id
     for parent in (f"{root}/x", f"{root}/x/y"):
         znode = store.get_data(parent)
         assert (znode.data, znode.stat.ephemeral_owner) == (None, 0)
@@ -178,12 +178,13 @@ def test_set_data_returns_the_new_stat(store: ZkStore, root: str):
     created = store.create(f"{root}/a", b"1")
     stat = store.set_data(f"{root}/a", b"22")
     assert stat == store.get_data(f"{root}/a").stat
-    assert (stat.version, stat.data_length, stat.czxid) == (1, 2, created.czxid)
-    assert stat.mzxid > created.mzxid
+    assert (stat.version, stat.data_length, stat.czxid) == (1, 2, created)
+    assert stat.mzxid > created
 
 
 def test_a_write_at_an_old_version_changes_nothing(store: ZkStore, other: ZkStore, root: str):
-    read = store.create(f"{root}/a", b"mine")
+    store.create(f"{root}/a", b"mine")
+    read = store.get_data(f"{root}/a").stat
     other.set_data(f"{root}/a", b"theirs", read.version)
     for write in (
         lambda: store.set_data(f"{root}/a", b"mine again", read.version),
@@ -211,8 +212,9 @@ def test_a_recreated_znode_starts_over(store: ZkStore, root: str):
     store.set_data(f"{root}/a", b"x")
     store.delete(f"{root}/a")
     second = store.create(f"{root}/a", b"")
-    assert second.version == 0
-    assert second.czxid > first.czxid
+    assert second > first
+    stat = store.get_data(f"{root}/a").stat
+    assert (stat.version, stat.czxid) == (0, second)
 
 
 def test_ensure_path_leaves_existing_znodes_unchanged(store: ZkStore, root: str):
@@ -711,10 +713,9 @@ def test_a_closed_or_unstarted_store_refuses_requests_clearly(backend: Backend):
 def test_closing_removes_ephemerals_and_fires_nothing_at_home(backend: Backend, store: ZkStore, root: str):
     leaving = backend.new_store()
     leaving.start()
-    stat = leaving.create(f"{root}/e", b"", ephemeral=True)
-    assert stat.ephemeral_owner == leaving.session_id
+    leaving.create(f"{root}/e", b"", ephemeral=True)
     at_home, elsewhere = Recorder[WatchEvent](), Recorder[WatchEvent]()
-    leaving.get_data(f"{root}/e", at_home)
+    assert leaving.get_data(f"{root}/e", at_home).stat.ephemeral_owner == leaving.session_id
     store.get_children(root, elsewhere)
     leaving.close()
     elsewhere.wait_for(1)
@@ -784,7 +785,8 @@ def test_an_expired_session_takes_its_ephemerals_and_watches_and_is_followed_by_
     assert store.exists(f"{root}/e") is None
     with pytest.raises(SessionExpiredError):
         shaky.multi([SetOp(root, b"from the dead")], session_id=old)
-    assert shaky.create(f"{root}/e", b"", ephemeral=True).ephemeral_owner == shaky.session_id
+    shaky.create(f"{root}/e", b"", ephemeral=True)
+    assert shaky.get_data(f"{root}/e").stat.ephemeral_owner == shaky.session_id
     assert shaky.get_data(root).data is None
 
 

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import selectors
 import socket
 import threading
 import time
 from collections import deque
+
+
+def _opcode(data: bytes) -> int:
+    """The kind of the request that these bytes begin with: behind its length and its number."""
+    return int.from_bytes(data[8:12], "big")
 
 
 class TcpProxy:
@@ -16,6 +22,7 @@ class TcpProxy:
     cut(): close all connections and refuse new ones. pause(): keep them, pass nothing, take no new ones either.
     slow(): keep all bytes back for a while, in both directions. restore(): back to normal, for what waits too.
     lead_to(): pass on to another server. garble_next(): falsify the next bytes that the server sends.
+    hang_up_at(): close the connection of a client of ZooKeeper that sends a request of this kind.
     """
 
     def __init__(self, host: str, port: int, bind: str = "127.0.0.1") -> None:
@@ -26,6 +33,9 @@ class TcpProxy:
         self._wake_in, self._wake_out = socket.socketpair()
         self._wake_in.setblocking(False)
         self._to_garble = threading.Event()
+        self._opcode: int | None = None
+        self._hang_ups_left = 0.0
+        self.hung_up = 0
         self._servers: set[socket.socket] = set()
         self._peers: dict[socket.socket, socket.socket] = {}
         self._delay_s = 0.0
@@ -61,6 +71,9 @@ class TcpProxy:
     def restore(self) -> None:
         self._delay_s = 0.0
         self._set("open")
+
+    def hang_up_at(self, opcode: int, times: float = math.inf) -> None:
+        self._opcode, self._hang_ups_left = opcode, times
 
     def garble_next(self) -> None:
         self._to_garble.set()
@@ -119,7 +132,10 @@ class TcpProxy:
     def _pass_on(self, sock: socket.socket) -> None:
         try:
             data = sock.recv(1 << 16)
-            if data:
+            if sock not in self._servers and self._hang_ups_left > 0 and self._opcode == _opcode(data):
+                self._hang_ups_left -= 1
+                self.hung_up += 1
+            elif data:
                 if sock in self._servers and self._to_garble.is_set():
                     self._to_garble.clear()
                     data = data[:4] + bytes(255 - byte for byte in data[4:8]) + data[8:]  # behind the length

@@ -152,7 +152,11 @@ def _ask(store: ZkStore, group: str, request: Request) -> int:
             for path in (_folder(group), answers_path(group)):
                 with contextlib.suppress(NodeExistsError):
                     store.create(path, None)
-            return store.create(request_path(group), encode_request(request), ephemeral=True).ephemeral_owner
+            created = store.create(request_path(group), encode_request(request), ephemeral=True)
+            stat = store.exists(request_path(group))
+            if stat is not None and stat.czxid == created:
+                return stat.ephemeral_owner
+            # its session has ended since
         except NodeExistsError as error:
             standing = standing_reset(store, group)
             said = _ENDED if standing is None else f"{standing.text}; {standing.advice}"

@@ -447,13 +447,6 @@ def test_a_member_that_is_shut_down_while_it_waits_for_a_taken_id_leaves_the_liv
     assert cluster.admin.exists("/consumers/g/ids/g_x") == before
 
 
-def test_a_topic_that_does_not_exist_is_warned_of(cluster, caplog):
-    cluster.connector().create_message_streams({"t": 1, "nope": 1})
-    said = [record for record in caplog.records if "topic nope does not exist" in record.getMessage()]
-    assert [record.levelname for record in said] == ["WARNING"]
-    assert "topic t does not exist" not in caplog.text
-
-
 def test_a_property_without_effect_is_warned_of(cluster, caplog):
     connector = cluster.connector(bootstrap_servers="b:9092", value_deserializer=str.upper.__name__)
     connector.create_message_streams({"t": 1})
