@@ -234,7 +234,7 @@ class LongLived:
         connector.wait_until(lambda status: status.phase is Phase.STABLE, 10)
         threading.Event().wait(0.05)
         if way == "session ended":
-            close_session(("127.0.0.1", self._zookeeper.port), *store._client.client_id)
+            close_session(("127.0.0.1", self._zookeeper.port), *store._session.client.client_id)
             connector.wait_until(lambda status: status.phase is not Phase.STABLE, 5)
         listener.is_to_leave = True
         with Stopwatch() as watch:

@@ -85,7 +85,7 @@ class KazooBackend:
         self._stores.append(store)
         self._proxies[id(store)] = proxy
         if "operation_timeout_ms" not in settings:
-            self._patience[id(store)] = store._settings
+            self._patience[id(store)] = store._session.settings
         return store
 
     def proxy(self, store: KazooStore) -> TcpProxy:
@@ -94,15 +94,15 @@ class KazooBackend:
     def cut(self, store: Any) -> None:
         # only now: a server that is there may take its time on a busy machine
         if (patient := self._patience.get(id(store))) is not None:
-            store._settings = replace(patient, operation_timeout_ms=_SOON_MS)
+            store._session.settings = replace(patient, operation_timeout_ms=_SOON_MS)
         self.proxy(store).cut()
 
     def restore(self, store: Any) -> None:
         self.proxy(store).restore()
-        store._settings = self._patience.get(id(store), store._settings)
+        store._session.settings = self._patience.get(id(store), store._session.settings)
 
     def expire(self, store: Any) -> None:
-        client = store._client
+        client = store._session.client
         close_session(self.address, client._session_id, client._session_passwd)
 
     def close(self) -> None:

@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from kazoo.security import make_acl, make_digest_acl
+from kazoo.security import CREATOR_ALL_ACL, make_acl, make_digest_acl
 
 from legacy_consumer.embedded import EmbeddedZooKeeper
 from legacy_consumer.sandbox.servers.ports import free_port
@@ -24,7 +24,7 @@ from tests.support.recorder import Recorder
 from tests.support.stopwatch import Stopwatch
 from tests.support.tcp_proxy import TcpProxy
 from tests.support.waiting import eventually
-from zk_layout import kazoo_store
+from zk_layout import kazoo_session
 from zk_layout.errors import (
     AuthenticationError,
     ConfigError,
@@ -121,7 +121,7 @@ def test_tls_files_that_cannot_be_read_are_refused_before_connecting(tmp_path: P
 
 
 def test_sasl_names_the_package_it_needs(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(kazoo_store, "find_spec", lambda _: None)
+    monkeypatch.setattr(kazoo_session, "find_spec", lambda _: None)
     with pytest.raises(ConfigError, match="pure-sasl"):
         KazooStore(ZkSettings("a", sasl=SaslSettings(username="u", password="p")))
 
@@ -157,7 +157,7 @@ def test_closing_while_another_thread_starts_ends_the_start(silent_port: int):
     store = KazooStore(ZkSettings(f"127.0.0.1:{silent_port}", connection_timeout_ms=60_000))
     with ThreadPoolExecutor(1) as pool:
         start = pool.submit(store.start)
-        eventually(lambda: store._client.handler.running)
+        eventually(lambda: store._session.client.handler.running)
         store.close()
         with pytest.raises(ConnectionLostError, match="closed"):
             start.result(50)
@@ -345,10 +345,10 @@ def test_a_write_is_checked_once_more_at_the_moment_of_sending(kazoo: KazooBacke
     deadline = time.monotonic() + 90
     write = store._write([CreateOp(path, b"")], store.session_id + 1)
     with pytest.raises(SessionExpiredError):
-        store._written(write, store._send_other(write, deadline), [CreateOp(path, b"")], deadline)
+        store._written(write, store._session.send_other(write, deadline), [CreateOp(path, b"")], deadline)
     given_up = store._write([CreateOp(path, b"")], None)
     given_up.given_up = True
-    store._send_other(given_up, deadline).wait(30)
+    store._session.send_other(given_up, deadline).wait(30)
     assert store.exists(path) is None
 
 
@@ -366,7 +366,7 @@ def test_ctrl_c_in_the_middle_of_a_request_is_not_taken_for_a_lost_connection(ka
 
     store = kazoo.new_store()
     store.start()
-    handler = store._client.handler
+    handler = store._session.client.handler
     writer, handler.waker = handler.waker, Interrupted()
     try:
         with pytest.raises(KeyboardInterrupt):
@@ -545,7 +545,7 @@ def test_a_znode_that_an_operator_creates_has_the_acl_of_the_folder_above_it(kaz
     operator.create(f"{path}/by/far/deeper", b"", make_parents=True)
     operator.multi([CreateOp(f"{path}/several", b""), CreateOp(f"{path}/open", b"", acl=Acl.OPEN)])
     for secured in (path, f"{path}/by", f"{path}/by/far/deeper", f"{path}/several"):
-        assert operator._client.get_acls(secured)[0] == alice._client.get_acls(path)[0]
+        assert operator._session.client.get_acls(secured)[0] == alice._session.client.get_acls(path)[0]
         with pytest.raises(NotPermittedError):
             bob.set_data(secured, b"x")
     bob.set_data(f"{path}/open", b"x")
@@ -557,7 +557,7 @@ def test_a_znode_that_an_operator_creates_has_the_acl_of_the_folder_above_it(kaz
     operator.create(other, b"")
     bob.set_data(other, b"x")
     # the server does not tell bob alice's entry, and the folder lets bob create
-    alice._client.set_acls(other, [*kazoo_store.CREATOR_ALL_ACL, make_acl("world", "anyone", read=True, create=True)])
+    alice._session.client.set_acls(other, [*CREATOR_ALL_ACL, make_acl("world", "anyone", read=True, create=True)])
     keeper = kazoo.new_store(keep_acl=True)
     keeper.start()
     with pytest.raises(NotPermittedError):
@@ -577,7 +577,7 @@ def test_a_znode_that_may_not_be_read_fails_batches_as_it_fails_single_reads(
     try:
         path = new_root()
         alice.create(path, b"")
-        alice._client.set_acls(path, kazoo_store.CREATOR_ALL_ACL)
+        alice._session.client.set_acls(path, CREATOR_ALL_ACL)
         for read in (bob.get_data_many, bob.get_children_many):
             with pytest.raises(NotPermittedError) as caught:
                 read(["/", path] * repeat)
@@ -704,7 +704,7 @@ def test_everything_works_over_tls_and_the_certificate_owns_secure_znodes(tls_co
         assert [znode.data for znode in store.get_data_many(paths, seen)] == expected
         store.set_data(paths[7], b"x")
         assert [event.path for event in seen.events] == [paths[7]]
-        assert "CN=client" in str(store._client.get_acls(root)[0])
+        assert "CN=client" in str(store._session.client.get_acls(root)[0])
     finally:
         store.close()
 

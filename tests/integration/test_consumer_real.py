@@ -327,7 +327,7 @@ def test_a_session_that_the_server_ends_is_replaced_and_nothing_is_lost(topic):
     connector, stream = topic.stream(zookeeper_session_timeout_ms=4000)
     seen = take(stream, 50)
     old = connector._store.session_id
-    client = connector._store._client
+    client = connector._store._session.client
     thief = KazooClient(topic.kafka.zookeeper_connect, client_id=client.client_id)
     thief.start()
     thief.stop()

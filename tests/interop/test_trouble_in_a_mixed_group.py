@@ -53,7 +53,7 @@ class HereMember:
 
     def expire_session(self, cluster):
         """End the session at the server, as it does when no heartbeat came for too long."""
-        session_id, password = self.store._client.client_id
+        session_id, password = self.store._session.client.client_id
         host, _, port = cluster.kafka.zookeeper_connect.removesuffix(cluster.chroot).partition(":")
         close_session((host, int(port)), session_id, password)
 

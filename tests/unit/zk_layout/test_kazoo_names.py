@@ -13,11 +13,11 @@ import kazoo
 import kazoo.version
 from kazoo.handlers.threading import SequentialThreadingHandler
 
-from zk_layout import kazoo_client, kazoo_requests, kazoo_store, kazoo_translation
+from zk_layout import kazoo_acls, kazoo_client, kazoo_requests, kazoo_session, kazoo_store, kazoo_translation
 
 ROOT = Path(__file__).parents[3]
 KAZOO = Path(kazoo.__file__).parent
-MODULES = (kazoo_client, kazoo_requests, kazoo_store, kazoo_translation)
+MODULES = (kazoo_acls, kazoo_client, kazoo_requests, kazoo_session, kazoo_store, kazoo_translation)
 OURS = sorted((ROOT / "zk_layout").glob("kazoo_*.py"))
 TABLE = set(re.findall(r"^    (\w+)  +\S", kazoo_client.__doc__ or "", re.MULTILINE))
 KAZOO_FILES = [path for folder in (".", "protocol", "handlers") for path in sorted((KAZOO / folder).glob("*.py"))]

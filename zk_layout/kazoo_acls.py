@@ -1,0 +1,55 @@
+"""The ACLs of the znodes that a store creates, encoded for requests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE
+
+from zk_layout.kazoo_translation import encode_acl, entries_of
+from zk_layout.paths import acl_models
+from zk_layout.store import EVERYBODY, Acl, AclEntries, CreateOp, DeleteOp, Op
+
+
+class _EncodedAcls(dict[Acl | AclEntries, bytes]):
+    """Each is encoded when it is first needed."""
+
+    def __missing__(self, entries: AclEntries) -> bytes:
+        return encode_acl(entries)
+
+
+class Acls:
+    """Those of one store.
+
+    acl_of: reads the ACL of a znode, encoded; None without a znode. secure: Acl.SECURE lets only the creator write.
+    """
+
+    def __init__(self, acl_of: Callable[[str], bytes | None], *, secure: bool) -> None:
+        self._acl_of = acl_of
+        self._secure = secure
+        entries = CREATOR_ALL_ACL + READ_ACL_UNSAFE if secure else OPEN_ACL_UNSAFE
+        self.encoded: Mapping[Acl | AclEntries, bytes] = _EncodedAcls(
+            {Acl.OPEN: encode_acl(EVERYBODY), Acl.SECURE: encode_acl(entries_of(entries))}
+        )
+
+    def kept(self, ops: Sequence[Op]) -> dict[str, bytes]:
+        """{path: ACL} for new znodes: the ACL of the znode that it replaces, else of a znode beside it or above it.
+
+        That one may be made by the same multi.
+        """
+        kept: dict[str, bytes] = {}
+        made: dict[str, bytes] = {}
+        found: dict[tuple[str, ...], bytes] = {}
+        again = {op.path for op in ops if isinstance(op, DeleteOp)}
+        for op in ops:
+            if not isinstance(op, CreateOp):
+                continue
+            if op.path in again and (stood := self._acl_of(op.path)) is not None:
+                kept[op.path] = stood
+            elif op.acl is Acl.SECURE and not self._secure:
+                models = acl_models(op.path)
+                if models not in found:
+                    found[models] = next(acl for path in models if (acl := made.get(path) or self._acl_of(path)))
+                kept[op.path] = found[models]
+            made[op.path] = kept.get(op.path) or self.encoded[op.acl]
+        return kept
