@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from legacy_consumer.errors import NoCommittedOffsetError, OffsetOutOfRangeError, PositionError
@@ -26,6 +26,8 @@ _JOIN_S = 2.0
 LOG_END_WAIT_S = 3.0
 """A new leader's log may end lower than that of the one before it, until its followers have caught up (KIP-207). So a
 position behind the end is believed to lie outside only after so long."""
+_MOST_LINES = 3
+"""The most resets of one search that are told at level WARNING each: hundreds of partitions may be reset at once."""
 _REASON_S = 2.0
 """How often it is asked why a position is missing: with its leader down the answer takes long, and others wait."""
 
@@ -64,6 +66,18 @@ def settle(search: Search, earliest: int, latest: int, reset_to: int | None) -> 
         return Found(search, position, NoCommittedOffsetError(search.partition, earliest, latest))
     outside = OffsetOutOfRangeError(search.partition, position, earliest, latest)
     return Found(search, position if reset_to is None else ends[reset_to], outside)
+
+
+def _tell(resets: Sequence[Found]) -> None:
+    """Log where partitions go on whose positions were outside their logs."""
+    for number, one in enumerate(resets):
+        level = logging.WARNING if number < _MOST_LINES else logging.DEBUG
+        logger.log(level, "%s; going to %d, by auto.offset.reset", one.outside, one.offset)
+    if len(resets) > _MOST_LINES:
+        logger.warning(
+            "%d more partitions go on elsewhere, by auto.offset.reset; level DEBUG has a line for each",
+            len(resets) - _MOST_LINES,
+        )
 
 
 class StandingStill:
@@ -239,6 +253,8 @@ class PositionFinder:
             and search.partition in latest
             and not self._may_yet_be_inside(search, latest[search.partition])
         ]
+        if self._reset_to is not None:
+            _tell([one for one in found if one.outside is not None])
         with self._lock:
             for one in found:
                 self._note(one)
@@ -246,8 +262,6 @@ class PositionFinder:
         return [search for search in searches if search.partition not in answered]
 
     def _note(self, one: Found) -> None:
-        if one.outside is not None and self._reset_to is not None:
-            logger.warning("%s; going to %d, by auto.offset.reset", one.outside, one.offset)
         self._behind_the_end.pop(one.search, None)
         if self._open.get(one.search.partition) is one.search:
             del self._open[one.search.partition]

@@ -1,5 +1,7 @@
 """The search for positions: the errors that it waits out, and the errors that it reports."""
 
+import logging
+
 import pytest
 
 from legacy_consumer.errors import BrokersUnavailableError, FetchError, MissingListenerError
@@ -158,3 +160,24 @@ def test_a_failure_of_what_is_not_looked_for_any_more_is_forgotten(finder_of):
     assert finder.take() == []
     finder.search([Search(THERE, 1, EARLIEST)])
     assert found_by(finder) == {THERE: 3}
+
+
+@pytest.mark.parametrize(("count", "warnings", "others"), [(1, 1, 0), (3, 3, 0), (500, 4, 497)])
+def test_a_reset_of_many_partitions_at_once_takes_few_lines(finder_of, caplog, count, warnings, others):
+    caplog.set_level(logging.DEBUG)
+    finder, partitions = finder_of(Logs()), [TopicPartition("t", number) for number in range(count)]
+    finder.search([Search(tp, 1, 0) for tp in partitions])
+    assert found_by(finder) == dict.fromkeys(partitions, 3)
+    told = [record.message for record in caplog.records if record.levelno == logging.WARNING]
+    assert len(told) == warnings
+    assert told[0] == "t/0: offset 0 is outside the log, which holds 3 to 8; going to 3, by auto.offset.reset"
+    if others:
+        assert told[-1].startswith(f"{others} more partitions go on elsewhere, by auto.offset.reset")
+    assert len([record for record in caplog.records if record.levelno == logging.DEBUG]) == others
+
+
+def test_positions_inside_their_logs_are_not_told(finder_of, caplog):
+    finder = finder_of(Logs())
+    finder.search([Search(HERE, 1, EARLIEST), Search(THERE, 1, 5)])
+    assert found_by(finder) == {HERE: 3, THERE: 5}
+    assert caplog.records == []
