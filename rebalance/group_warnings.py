@@ -5,7 +5,7 @@ They need only ZooKeeper, so an operator's tool can check any group, and a membe
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from rebalance.assignors.threads import threads_per_topic
@@ -217,14 +217,10 @@ def _of_missing_topics(group: GroupSnapshot) -> Iterator[GroupWarning]:
         one = len(topics) == 1
         yield GroupWarning(
             "missing_topic",
-            f"{absence(topics)}: streams of {_some(members)} wait until {'it is' if one else 'they are'} created",
+            f"{'topic' if one else 'topics'} {_some(topics)} {'does' if one else 'do'} not exist: streams of "
+            f"{_some(members)} wait until {'it is' if one else 'they are'} created",
             members,
         )
-
-
-def absence(topics: Sequence[str]) -> str:
-    """Say that these topics, one or more, do not exist."""
-    return f"topic {_some(topics)} does not exist" if len(topics) == 1 else f"topics {_some(topics)} do not exist"
 
 
 def _some(things: Iterable[object]) -> str:

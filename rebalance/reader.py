@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from rebalance.assignors.java_hash import java_sorted
-from rebalance.group_warnings import absence, member_warnings
+from rebalance.group_warnings import member_warnings
 from rebalance.member_kinds import MemberKind, registration_kind
 from rebalance.snapshot import GroupSnapshot
 from rebalance.subscription import is_wildcard, subscribed_topics, unreadable_reason
@@ -80,8 +80,6 @@ class GroupReader:
         self._on_change = on_change
         self._ids_path = ConsumerIdsPath(group).path
         self._warned: dict[str, str] = {}
-        self._named: set[str] = set()
-        """The topics that members named; of those that do not exist the log has told."""
         self.lists_read = 0
         """How often the list of members was read."""
         self.forget()
@@ -128,11 +126,10 @@ class GroupReader:
             self.forget_members()
         if self._snapshot is None:
             self._read_members()
-            named, matched = self._read_topics()
-            self._read_partitions(named | matched)
-            self._snapshot = self._frozen(sorted(named | matched))
+            topics = self._read_topics()
+            self._read_partitions(topics)
+            self._snapshot = self._frozen(sorted(topics))
             self._warn(self._snapshot)
-            self._warn_of_missing(named)
         return self._snapshot
 
     def _frozen(self, topics: Sequence[str]) -> GroupSnapshot:
@@ -243,19 +240,8 @@ class GroupReader:
                 logger.warning("group %s: %s", self._group, text)
         self._warned |= odd
 
-    def _warn_of_missing(self, named: set[str]) -> None:
-        """Log once the topics that members subscribe to by name and that do not exist."""
-        new, self._named = named - self._named, self._named | named
-        missing = sorted(topic for topic in new if self._topics[topic].created is None)
-        if missing and self._on_change is not None:
-            logger.warning(
-                "group %s: %s: the streams wait; check the name, and the chroot of zookeeper.connect",
-                self._group,
-                absence(missing),
-            )
-
-    def _read_topics(self) -> tuple[set[str], set[str]]:
-        """The topics that some member names, and those that the topic filters of members match."""
+    def _read_topics(self) -> set[str]:
+        """The topics that some member subscribes to; a topic filter sees all topics of the cluster."""
         named: set[str] = set()
         wildcards: list[ConsumerRegistration] = []
         # there are few, however many members
@@ -269,7 +255,7 @@ class GroupReader:
         # no such topic can exist, and ZooKeeper would refuse to look for it
         static = {topic for topic in named if topic and "/" not in topic and topic not in {".", ".."}}
         if not wildcards:
-            return static, set()
+            return static
         if self._cluster_topics is None:
             self._cluster_topics = self._list_topics()
         matched = {
@@ -279,7 +265,7 @@ class GroupReader:
                 registration, self._cluster_topics, exclude_internal_topics=self._exclude_internal_topics
             )
         }
-        return static, matched
+        return static | matched
 
     def _list_topics(self) -> tuple[str, ...]:
         try:

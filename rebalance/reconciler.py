@@ -36,6 +36,8 @@ from zk_layout.model import ConsumerThreadId, TopicPartition
 
 logger = logging.getLogger(__name__)
 
+_SHOWN = 5
+
 
 class Reconciler:
     """One member's share: reader, assignor, plan, owner znodes and delivery. Used by the coordinator's thread alone."""
@@ -73,6 +75,8 @@ class Reconciler:
         self._created: dict[str, int | None] = {}
         self._ended: dict[TopicPartition, int | None] = {}
         """{partition that has ended and is not released yet: the transaction that had created its topic}"""
+        self._missing: frozenset[str] = frozenset()
+        """The topics that this member names and that did not exist at the last look; the log has told of them."""
         self._announced: Assignment | None = None
         self._released = self._claimed = 0
         """How many partitions, since all was settled."""
@@ -112,6 +116,7 @@ class Reconciler:
         if not is_taken:
             # with another member's registration the reader may not have looked at this member's topics
             self._bury_deleted(snapshot.created)
+            self._tell_missing(snapshot.created)
         self._disown_commits()
         assignment = self._patience.judge(snapshot, self._assign(snapshot))
         # what is assigned to my id is another member's, if another session or no session holds the id
@@ -232,6 +237,8 @@ class Reconciler:
             for tp in gone:
                 self._begun.pop(tp, None)
             self._stopped.difference_update(gone)
+            if created is None:
+                self._missing |= {topic}
             logger.warning(
                 "%s: topic %s was deleted%s; its committed offsets stay, and are not used for %s",
                 self._consumer_id,
@@ -242,6 +249,19 @@ class Reconciler:
                 "the new one" if created is not None else "a new topic of that name",
             )
         self._created = dict(now)
+
+    def _tell_missing(self, there: Collection[str]) -> None:
+        """Log the topics that this member names and that do not exist, once each until they exist."""
+        before, self._missing = self._missing, self._registrar.named.difference(there)
+        new = sorted(self._missing - before)
+        if new:
+            more = f" and {len(new) - _SHOWN} more" if len(new) > _SHOWN else ""
+            logger.warning(
+                "%s: there is no topic %s%s: its streams wait; check the name, and the chroot of zookeeper.connect",
+                self._consumer_id,
+                ", ".join(new[:_SHOWN]),
+                more,
+            )
 
     def _take_back(self, partitions: Collection[TopicPartition]) -> None:
         """Stopped, and mine after all."""

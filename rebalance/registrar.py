@@ -6,7 +6,7 @@ import logging
 
 from zk_layout.codecs import encode_registration
 from zk_layout.errors import NodeExistsError, NoNodeError
-from zk_layout.model import ConsumerRegistration
+from zk_layout.model import ConsumerRegistration, SubscriptionPattern
 from zk_layout.paths import ConsumerIdPath
 from zk_layout.store import Acl, CreateOp, DeleteOp, Watcher, ZkStore
 
@@ -23,6 +23,9 @@ class Registrar:
         self.path = ConsumerIdPath(group, consumer_id).path
         self.data = encode_registration(registration)
         """The data of the id znode."""
+        is_static = registration.pattern is SubscriptionPattern.STATIC
+        self.named = frozenset(topic for topic, _ in registration.subscription if is_static)
+        """The topics that the member subscribes to by name."""
         self._told_of: int | None = None
         """The session in the way that was logged last; 0 is none."""
 

@@ -65,8 +65,7 @@ class KazooSession:
         self.session_id = 0
         """The session in use; 0 while there is none."""
         self.losses = 0
-        """How often a connection was lost."""
-        self._is_starting = False
+        """How often a connection was lost, but for those with which the session ended."""
         self.is_closed = False
         self._refused: AuthenticationError | None = None
 
@@ -90,12 +89,11 @@ class KazooSession:
         session, heard_at = client.session.heard
         return time.monotonic() - heard_at if session == session_id else math.inf
 
-    def start(self, check: Callable[[float, int], None]) -> None:
-        """Connect; twice is harmless. After an error the session is as new and may be started again.
+    def start(self, check: Callable[[float], None]) -> None:
+        """Connect; twice is harmless. After an error it may be called again.
 
-        check(deadline, tries): sends the first requests, until a monotonic time; what it raises, start() raises. When
-        the connection is lost, it is called again with the number of earlier tries. Listeners hear only of the end of
-        that connection if its session ended, too.
+        check(deadline) sends the first request, until this monotonic time. What it raises, start() raises, but it is
+        called again if the connection was lost.
         """
         deadline = time.monotonic() + self.settings.connection_timeout_ms / 1000
         with self._lifecycle:
@@ -104,9 +102,9 @@ class KazooSession:
             if self.client is not None:
                 return
             self._refused = None
-            self.client = client = self._new_client()
-            self._is_starting = True
+            client = self._new_client()
             try:
+                self.client = client
                 client.start_async()
                 self._check(check, deadline)
             except BaseException:
@@ -114,16 +112,12 @@ class KazooSession:
                 self.session_id = 0
                 stop_client(client)
                 raise
-            finally:
-                self._is_starting = False
 
-    def _check(self, check: Callable[[float, int], None], deadline: float) -> None:
-        tries = 0
+    def _check(self, check: Callable[[float], None], deadline: float) -> None:
         while True:
             try:
-                return check(deadline, tries)
+                return check(deadline)
             except (ConnectionLostError, SessionExpiredError):
-                tries += 1
                 if self.is_closed:
                     raise
                 if time.monotonic() < deadline:
@@ -176,7 +170,7 @@ class KazooSession:
         raise translated(result.exception, path) from result.exception
 
     def wait_for_loss(self, losses: int, timeout_s: float) -> None:
-        """Wait until a connection is lost, if none was since there were this many losses."""
+        """Wait until there are more losses than these."""
         self._changed.wait_for(lambda: self.losses != losses or self.is_closed, timeout_s)
 
     def _connected_client(self, deadline: float) -> Any:
@@ -233,8 +227,7 @@ class KazooSession:
         """Called by kazoo on its connection thread, in order."""
         if client.handler.stopping.is_set():
             return
-        before = session_id = self.session_id
-        is_broken = False
+        session_id, is_broken = self.session_id, False
         if state == KazooState.CONNECTED:
             session_id, _ = client.client_id
             kind = SessionKind.CONNECTED
@@ -254,8 +247,6 @@ class KazooSession:
         self.session_id = session_id
         listeners = self._listeners
         self._changed.notify()
-        if self._is_starting and session_id == before != 0:
-            return
         event = SessionEvent(kind, session_id if kind is SessionKind.CONNECTED else 0)
         logger.info("session 0x%x at %s: %s", session_id, self.settings.connect, kind.value)
         for listener in listeners:

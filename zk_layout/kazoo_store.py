@@ -19,6 +19,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from operator import methodcaller
 from typing import Any
 
@@ -38,7 +39,7 @@ from zk_layout.kazoo_requests import ReadMany, Watch, WatchMany, Write
 from zk_layout.kazoo_session import KazooSession
 from zk_layout.kazoo_translation import encode_acl, entries_of, failure_of
 from zk_layout.many_reads import ReadsMany
-from zk_layout.multi_read import NO_NODE, ReadFailure, ReadKind, decode_multi_read
+from zk_layout.multi_read import ReadKind
 from zk_layout.multi_write import decode_failure, decode_set, encode_multi
 from zk_layout.settings import ZkSettings
 from zk_layout.store import (
@@ -67,7 +68,6 @@ MAX_MULTI_BYTES = 1_000_000
 
 _PIPELINE_WINDOW = 64  # requests in flight: enough to keep a server busy; kazoo's wake-up pipe holds some hundred
 _WATCHES_PER_REQUEST = 1000  # of at most some hundred bytes each, well below the limit of a request
-_TRIES_OF_MULTI_READ = 2
 _CLOSES_WITHIN_S = 2.0
 
 
@@ -78,6 +78,7 @@ class KazooStore(ReadsMany):
     """
 
     def __init__(self, settings: ZkSettings) -> None:
+        super().__init__(settings.connect.partition("/")[0])
         self._session = KazooSession(settings)
         self._chroot = settings.chroot
         self._acls = Acls(self._acl_of, secure=settings.secure_acl)
@@ -107,25 +108,11 @@ class KazooStore(ReadsMany):
         """Connect; twice is harmless. After an error the store is as new and may be started again."""
         self._session.start(self._find_root)
 
-    def _find_root(self, deadline: float, tries: int) -> None:
-        """Check that the znode / is there, and find out by the same request whether the server serves many reads.
-
-        A server that lacks them says so and closes the connection. One that closes it twice without an answer is taken
-        for such a server.
-        """
-        self.serves_multi_read = False
-        if not self._root_is_there(deadline, by_multi_read=tries < _TRIES_OF_MULTI_READ):
-            raise MissingChrootError(self._chroot)
-
-    def _root_is_there(self, deadline: float, *, by_multi_read: bool) -> bool:
+    def _find_root(self, deadline: float) -> None:
         # goes out behind the credentials, so that a refusal shows here
-        if by_multi_read:
-            with contextlib.suppress(UnimplementedRequestError):
-                reply = self._multi_read(ReadKind.DATA, ["/"], deadline)
-                self.serves_multi_read = True
-                return decode_multi_read(reply) != [ReadFailure(NO_NODE)]
         sent = self._session.send(methodcaller("exists_async", "/"), deadline)
-        return self._session.take(sent, "/", deadline) is not None
+        if self._session.take(sent, "/", deadline) is None:
+            raise MissingChrootError(self._chroot)
 
     def close(self) -> None:
         """End the session; twice is harmless. No listener and no watcher is called by this or after it."""
@@ -187,21 +174,42 @@ class KazooStore(ReadsMany):
 
     def multi_read(self, kind: ReadKind, paths: Sequence[str]) -> bytes:
         """One request for all."""
-        return self._multi_read(kind, paths, self._deadline())
-
-    def _multi_read(self, kind: ReadKind, paths: Sequence[str], deadline: float) -> bytes:
         losses = self._session.losses
         try:
-            sent = self._session.send_other(ReadMany(kind, [self._full(path) for path in paths]), deadline)
-            reply: bytes = self._session.take(sent, paths[0], deadline)
+            reply: bytes = self._ask_other(ReadMany(kind, [self._full(path) for path in paths]), paths[0])
         except UnimplementedRequestError:
-            logger.info(
-                "%s lacks reads of many znodes in one request, they are read one by one", self._session.settings.connect
-            )
-            # the server closes the connection, and what is sent until then may be lost with it
+            # what is sent until the server has closed the connection may be lost with it
             self._session.wait_for_loss(losses, _CLOSES_WITHIN_S)
             raise
         return reply
+
+    def probe_multi_read(self) -> bool | None:
+        """Return whether the server knows multi_read, tried on a connection of its own; None if that failed."""
+        self._session.send(lambda client: client, self._deadline())  # the server answers, so the probe may, too
+        settings = self._session.settings
+        limit_ms = min(settings.connection_timeout_ms, settings.operation_timeout_ms)
+        probe = KazooSession(
+            replace(settings, connect=self.hosts, connection_timeout_ms=limit_ms, operation_timeout_ms=limit_ms)
+        )
+        found: list[bool] = []
+
+        def ask(deadline: float) -> None:
+            # a connection that is lost is an answer, too: that nothing can be found out
+            with contextlib.suppress(ConnectionLostError, SessionExpiredError):
+                try:
+                    probe.take(probe.send_other(ReadMany(ReadKind.DATA, ["/"]), deadline), "/", deadline)
+                except UnimplementedRequestError:
+                    found.append(False)
+                else:
+                    found.append(True)
+
+        try:
+            probe.start(ask)
+        except ZooKeeperError as error:
+            logger.debug("could not find out whether %s reads many znodes at once: %s", self.hosts, error)
+        finally:
+            probe.close()
+        return found[0] if found else None
 
     def read_acls(self, paths: Sequence[str]) -> list[AclEntries | None]:
         """The ACL of each znode, pipelined; None without a znode, or if these credentials may not read it."""

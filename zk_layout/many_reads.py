@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import logging
+import math
+import threading
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from zk_layout.errors import NotPermittedError, UnimplementedRequestError, ZooKeeperError
 from zk_layout.multi_read import (
@@ -18,12 +22,28 @@ from zk_layout.multi_read import (
 )
 from zk_layout.store import Stat, Watcher, Znode
 
+logger = logging.getLogger(__name__)
+
+WORTH_A_PROBE = 8
+"""Fewer reads than this are not worth a connection and three requests to find out about opcode 22."""
+PROBE_AGAIN_S = 60.0
+"""The pause after a probe that did not work out: it blocks the thread that reads, for seconds if nobody answers."""
+
 
 class ReadsMany(ABC):
-    """get_data_many, get_children_many and exists_many over the single requests of a store."""
+    """get_data_many, get_children_many and exists_many over the single requests of a store.
 
-    serves_multi_read = False
-    """Whether the server knows multi_read. The store finds out when it connects."""
+    hosts: the ensemble. monotonic: seconds, for the time between probes.
+    """
+
+    def __init__(self, hosts: str, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self.hosts = hosts
+        self._monotonic = monotonic
+        self._serves_multi_read: bool | None = None
+        """None as long as it is not known."""
+        self._finding_out = threading.Lock()
+        self._probe_from = -math.inf
+        """No probe before; finite once a probe did not work out."""
 
     @abstractmethod
     def pipeline_data(self, paths: Iterable[str], watcher: Watcher | None) -> list[Znode | None]:
@@ -41,8 +61,13 @@ class ReadsMany(ABC):
     def multi_read(self, kind: ReadKind, paths: Sequence[str]) -> bytes:
         """One request for all.
 
-        Raises: UnimplementedRequestError, once the connection is gone that the server closes after such a request.
+        Raises: UnimplementedRequestError, once the server has closed the connection, as it does after such a request,
+        or 2 s later.
         """
+
+    @abstractmethod
+    def probe_multi_read(self) -> bool | None:
+        """Whether the server knows multi_read, tried on a connection of its own; None if that did not work out."""
 
     def get_data_many(self, paths: Sequence[str], watcher: Watcher | None = None) -> list[Znode | None]:
         """Read many znodes; None where there is no znode, which is watched too."""
@@ -78,8 +103,8 @@ class ReadsMany(ABC):
         return [None if znode is None else znode.stat for znode in znodes]
 
     def _read_many(self, kind: ReadKind, paths: Sequence[str]) -> list[ReadResult] | None:
-        """All the reads by opcode 22; None if the server lacks it."""
-        if len(paths) < 2 or not self.serves_multi_read:
+        """All the reads by opcode 22; None if the server lacks it, or for too few reads to find out."""
+        if len(paths) < 2 or not self._finds_multi_read(len(paths)):
             return None
         results: list[ReadResult] = []
         size = ChunkSize()
@@ -88,12 +113,32 @@ class ReadsMany(ABC):
             try:
                 reply = self.multi_read(kind, chunk)
             except UnimplementedRequestError:
-                # another server of the ensemble, an older one than the first
-                self.serves_multi_read = False
+                # another server of the ensemble, an older one than the one that was probed
+                self._serves_multi_read = False
                 return None
             size.learn(len(chunk), len(reply))
             results += decode_multi_read(reply)
         return results
+
+    def _finds_multi_read(self, reads: int) -> bool:
+        # no thread waits while another one finds out, which may take seconds: it reads one by one
+        if self._serves_multi_read is None and reads >= WORTH_A_PROBE and not self._finding_out.locked():
+            with self._finding_out:
+                self._find_out()
+        return bool(self._serves_multi_read)
+
+    def _find_out(self) -> None:
+        if self._serves_multi_read is not None or self._monotonic() < self._probe_from:
+            return
+        self._serves_multi_read = self.probe_multi_read()
+        if self._serves_multi_read is None:
+            if self._probe_from == -math.inf:
+                logger.info(
+                    "%s did not answer on a second connection: znodes are read one by one, and it is asked every %d s",
+                    self.hosts,
+                    PROBE_AGAIN_S,
+                )
+            self._probe_from = self._monotonic() + PROBE_AGAIN_S
 
 
 def _present(result: ReadResult, path: str) -> Znode | tuple[str, ...] | None:

@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from kazoo.security import CREATOR_ALL_ACL, make_acl, make_digest_acl
+from kazoo.security import CREATOR_ALL_ACL, make_acl
 
 from legacy_consumer.embedded import EmbeddedZooKeeper
 from legacy_consumer.sandbox.servers.ports import free_port
@@ -39,7 +39,7 @@ from zk_layout.errors import (
 from zk_layout.kazoo_store import KazooStore
 from zk_layout.multi_read import MULTI_READ
 from zk_layout.settings import SaslSettings, TlsSettings, ZkSettings
-from zk_layout.store import Acl, AclEntry, CheckOp, CreateOp, SessionEvent, SessionKind, SetOp, WatchEvent
+from zk_layout.store import Acl, CheckOp, CreateOp, SessionEvent, SessionKind, SetOp, WatchEvent
 
 zookeeper_needed = pytest.mark.zookeeper
 
@@ -413,20 +413,39 @@ def test_a_reply_that_makes_no_sense_costs_the_session_but_not_the_store(kazoo: 
 
 
 @zookeeper_needed
-@pytest.mark.parametrize(("version", "served"), [("3.9", True), ("3.5", False), ("3.4", False)])
-def test_the_first_request_finds_out_whether_the_server_reads_many_znodes_at_once(
-    zookeeper: Callable[[str], EmbeddedZooKeeper], version: str, served: bool
+@pytest.mark.parametrize(("version", "served"), [("3.9", True), ("3.4", False)])
+def test_finding_out_about_the_server_is_done_once_and_does_not_disturb_the_session(
+    zookeeper: Callable[[str], EmbeddedZooKeeper], monkeypatch: pytest.MonkeyPatch, version: str, served: bool
 ):
     store = KazooStore(ZkSettings(zookeeper(version).connect))
     sessions = Recorder[SessionEvent]()
     store.add_session_listener(sessions)
+    probe, found = store.probe_multi_read, []
+    monkeypatch.setattr(store, "probe_multi_read", lambda: found.append(probe()) or found[-1])
     store.start()
     try:
-        assert store.serves_multi_read is served
+        store.get_data_many(["/"] * 3)
+        assert found == []
         with ThreadPoolExecutor(4) as pool:
             for znodes in pool.map(store.get_data_many, [["/"] * 8] * 8):
                 assert None not in znodes
-        assert sessions.events == [SessionEvent(SessionKind.CONNECTED, store.session_id)]
+        assert found == [served]
+        assert len(sessions.events) == 1
+    finally:
+        store.close()
+
+
+@zookeeper_needed
+def test_an_older_server_than_the_one_probed_is_read_in_the_old_way(
+    zookeeper: Callable[[str], EmbeddedZooKeeper],
+):
+    store = KazooStore(ZkSettings(zookeeper("3.4").connect))
+    store._serves_multi_read = True
+    store.start()
+    try:
+        assert [znode is None for znode in store.get_data_many(["/", "/missing"])] == [False, True]
+        assert store._serves_multi_read is False
+        assert store.get_children_many(["/"])[0] == store.get_children("/")
     finally:
         store.close()
 
@@ -434,57 +453,34 @@ def test_the_first_request_finds_out_whether_the_server_reads_many_znodes_at_onc
 @zookeeper_needed
 @pytest.mark.parametrize("version", ["3.9", "3.5"])
 def test_a_missing_chroot_is_noticed_by_every_server(zookeeper: Callable[[str], EmbeddedZooKeeper], version: str):
-    server = zookeeper(version)
     with pytest.raises(MissingChrootError):
-        KazooStore(ZkSettings(f"{server.connect}/nothing-here")).start()
-
-
-@zookeeper_needed
-def test_a_closed_chroot_is_no_missing_one(kazoo: KazooBackend):
-    """What is below it may be open."""
-    owner, path = kazoo.new_store(auth=(("digest", "alice:secret"),)), new_root()
-    owner.start()
-    alice = make_digest_acl("alice", "secret", all=True)
-    owner.create(path, b"", acl=(AclEntry(alice.perms, alice.id.scheme, alice.id.id),))
-    owner.create(f"{path}/below", b"open", acl=Acl.OPEN)
-    stranger = kazoo.new_store(path)
-    stranger.start()
-    assert stranger.serves_multi_read
-    assert stranger.get_data("/below").data == b"open"
+        KazooStore(ZkSettings(f"{zookeeper(version).connect}/nothing-here")).start()
 
 
 @zookeeper_needed
 def test_a_server_that_closes_the_connection_without_a_word_is_read_one_by_one(kazoo: KazooBackend):
     store = kazoo.new_cuttable_store()
+    sessions = Recorder[SessionEvent]()
+    store.add_session_listener(sessions)
     proxy = kazoo.proxy(store)
     proxy.hang_up_at(MULTI_READ)
     store.start()
-    assert not store.serves_multi_read
-    assert None not in store.get_data_many(["/"] * 8)
-    assert proxy.hung_up == 2
+    for _ in range(2):
+        assert None not in store.get_data_many(["/"] * 8)
+    assert proxy.hung_up == 1, "the probe's connection, once"
+    assert sessions.events == [SessionEvent(SessionKind.CONNECTED, store.session_id)]
 
 
 @zookeeper_needed
-def test_a_connection_that_is_lost_once_does_not_make_a_server_an_old_one(kazoo: KazooBackend):
-    store = kazoo.new_cuttable_store()
-    proxy = kazoo.proxy(store)
-    proxy.hang_up_at(MULTI_READ, times=1)
-    store.start()
-    assert proxy.hung_up == 1
-    assert store.serves_multi_read
-
-
-@zookeeper_needed
-def test_an_older_server_than_the_first_is_read_in_the_old_way(
-    zookeeper: Callable[[str], EmbeddedZooKeeper],
+@pytest.mark.parametrize("version", ["3.9", "3.4"])
+def test_silent_servers_of_an_ensemble_let_a_store_start_and_read_many_znodes(
+    zookeeper: Callable[[str], EmbeddedZooKeeper], silent_port: int, version: str
 ):
-    store = KazooStore(ZkSettings(zookeeper("3.4").connect))
+    """They take connections and say nothing, so each connection that is made costs time."""
+    store = KazooStore(ZkSettings(f"{zookeeper(version).connect},127.0.0.1:{silent_port}"))
     store.start()
-    store.serves_multi_read = True
     try:
-        assert [znode is None for znode in store.get_data_many(["/", "/missing"])] == [False, True]
-        assert store.serves_multi_read is False
-        assert store.get_children_many(["/"])[0] == store.get_children("/")
+        assert None not in store.get_data_many(["/"] * 8)
     finally:
         store.close()
 
@@ -758,7 +754,7 @@ def test_a_container_belongs_to_no_session(kazoo: KazooBackend):
     store.start()
     store._ask_other(CreateContainer(path), path)
     (one_by_one,), many = store.get_data_many([path]), store.get_data_many([path] * 8)
-    assert store.serves_multi_read
+    assert store._serves_multi_read
     stat = store.exists(path)
     assert stat is not None
     assert stat.ephemeral_owner == 0

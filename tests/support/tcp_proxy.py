@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import selectors
 import socket
 import threading
@@ -34,7 +33,6 @@ class TcpProxy:
         self._wake_in.setblocking(False)
         self._to_garble = threading.Event()
         self._opcode: int | None = None
-        self._hang_ups_left = 0.0
         self.hung_up = 0
         self._servers: set[socket.socket] = set()
         self._peers: dict[socket.socket, socket.socket] = {}
@@ -72,8 +70,8 @@ class TcpProxy:
         self._delay_s = 0.0
         self._set("open")
 
-    def hang_up_at(self, opcode: int, times: float = math.inf) -> None:
-        self._opcode, self._hang_ups_left = opcode, times
+    def hang_up_at(self, opcode: int) -> None:
+        self._opcode = opcode
 
     def garble_next(self) -> None:
         self._to_garble.set()
@@ -132,8 +130,7 @@ class TcpProxy:
     def _pass_on(self, sock: socket.socket) -> None:
         try:
             data = sock.recv(1 << 16)
-            if sock not in self._servers and self._hang_ups_left > 0 and self._opcode == _opcode(data):
-                self._hang_ups_left -= 1
+            if sock not in self._servers and self._opcode == _opcode(data):
                 self.hung_up += 1
             elif data:
                 if sock in self._servers and self._to_garble.is_set():

@@ -1,4 +1,4 @@
-"""What the log says of topics that members name and that do not exist."""
+"""What the log says of topics that a member names and that do not exist."""
 
 import logging
 
@@ -8,70 +8,96 @@ from rebalance.events import CloseRequested
 from tests.support.group_members import Group
 from zk_layout.model import SubscriptionPattern
 
+ADVICE = "its streams wait; check the name, and the chroot of zookeeper.connect"
+
+
+@pytest.fixture(autouse=True)
+def warnings_alone(caplog):
+    caplog.set_level(logging.WARNING)
+
 
 def missing(caplog):
     """The lines, as (level, text)."""
-    return [(record.levelname, record.message) for record in caplog.records if "not exist" in record.message]
+    return [(record.levelname, record.message) for record in caplog.records if "there is no topic" in record.message]
 
 
 @pytest.mark.parametrize(
-    ("subscription", "absence"),
+    ("subscription", "names"),
     [
-        ({"t": 1, "nope": 1}, "topic nope does not exist"),
-        ({"t": 1, "nope": 1, "nor": 1}, "topics nope, nor do not exist"),
-        ({"t": 1, **dict.fromkeys(("a", "b", "c", "d", "e"), 1)}, "topics a, b, c and 2 more do not exist"),
+        ({"t": 1, "nope": 1}, "nope"),
+        ({"t": 1, "nope": 1, "nor": 1}, "nope, nor"),
+        ({"t": 1, **dict.fromkeys("abcdefgh", 1)}, "a, b, c, d, e and 3 more"),
     ],
 )
-def test_all_topics_that_do_not_exist_are_one_warning_with_what_to_check(caplog, subscription, absence):
+def test_all_topics_that_do_not_exist_are_one_warning_with_what_to_check(caplog, subscription, names):
     group = Group({"t": 2})
-    with caplog.at_level(logging.WARNING):
-        group.join("a", subscription)
-        group.settle()
-    advice = "the streams wait; check the name, and the chroot of zookeeper.connect"
-    assert missing(caplog) == [("WARNING", f"group g: {absence}: {advice}")]
+    group.join("a", subscription)
+    group.settle()
+    assert missing(caplog) == [("WARNING", f"g_a: there is no topic {names}: {ADVICE}")]
 
 
 def test_it_is_told_once_however_often_the_group_is_read(caplog):
     group = Group({"t": 2})
-    with caplog.at_level(logging.WARNING):
-        a = group.join("a", {"t": 1, "nope": 1})
-        group.settle()
-        b = group.join("b", {"t": 1, "nope": 1})
-        group.settle()
-        b.coordinator.post(CloseRequested(1000))
-        group.settle()
-        group.server.expire(a.store.session_id)
-        group.pass_time(120)
-    assert len(missing(caplog)) == 2, "each member told of it once"
-
-
-def test_each_new_name_is_told(caplog):
-    group = Group({"t": 2})
-    group.join("a", {"t": 1, "nope": 1})
+    a = group.join("a", {"t": 1, "nope": 1})
     group.settle()
-    caplog.clear()
-    with caplog.at_level(logging.WARNING):
-        group.join("b", {"t": 1, "nor": 1})
-        group.settle()
-    texts = [text for _, text in missing(caplog)]
-    assert len(texts) == 2
-    assert [text for text in texts if "topic nor does not exist" in text], "a knew of nope already"
+    b = group.join("b", {"t": 1})
+    group.settle()
+    b.coordinator.post(CloseRequested(1000))
+    group.settle()
+    group.server.expire(a.store.session_id)
+    group.pass_time(120)
+    assert len(missing(caplog)) == 1
+
+
+def test_only_the_member_that_names_it_tells_of_it(caplog):
+    """The names in the registrations of others are whatever their clients wrote, line ends included."""
+    group = Group({"t": 2})
+    group.join("a", {"t": 1})
+    group.settle()
+    group.join("b", {"nope": 1})
+    group.join("c", {"evil\nCRITICAL root: all is lost": 1})
+    group.settle()
+    assert [text.split(":")[0] for _, text in missing(caplog) if "CRITICAL" not in text] == ["g_b"]
+    assert not [text for _, text in missing(caplog) if text.startswith("g_a")]
 
 
 def test_a_topic_that_was_deleted_is_told_as_deleted_only(caplog):
     group = Group({"t": 2, "u": 1})
     group.join("a", {"t": 1, "u": 1})
     group.settle()
-    with caplog.at_level(logging.WARNING):
-        group.admin.delete("/brokers/topics/t")
-        group.settle()
+    group.admin.delete("/brokers/topics/t")
+    group.settle()
     assert missing(caplog) == []
     assert "topic t was deleted" in caplog.text
 
 
+def test_a_topic_that_was_deleted_while_the_session_was_gone_is_told(caplog):
+    group = Group({"t": 2, "u": 1})
+    a = group.join("a", {"t": 1, "u": 1})
+    group.settle()
+    group.server.suspend(a.store)
+    group.server.expire(a.store.session_id)
+    group.admin.delete("/brokers/topics/u")
+    group.pass_time(5)
+    group.server.resume(a.store)
+    group.pass_time(10)
+    assert missing(caplog) == [("WARNING", f"g_a: there is no topic u: {ADVICE}")]
+
+
+def test_a_topic_that_comes_and_goes_is_told_each_time(caplog):
+    group = Group({"t": 2})
+    group.join("a", {"t": 1, "nope": 1})
+    group.settle()
+    group.create_topic("nope", 1)
+    group.settle()
+    group.admin.delete("/brokers/topics/nope")
+    group.settle()
+    assert len(missing(caplog)) == 1
+    assert caplog.text.count("topic nope was deleted") == 1
+
+
 def test_a_topic_filter_that_matches_nothing_misses_no_topic(caplog):
     group = Group({"t": 2})
-    with caplog.at_level(logging.WARNING):
-        group.join("a", {"nope.*": 1}, pattern=SubscriptionPattern.WHITE_LIST)
-        group.settle()
+    group.join("a", {"nope.*": 1}, pattern=SubscriptionPattern.WHITE_LIST)
+    group.settle()
     assert missing(caplog) == []

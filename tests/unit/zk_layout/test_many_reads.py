@@ -1,24 +1,30 @@
-"""When reads of many znodes go in one request."""
+"""When reads of many znodes go in one request: what a store finds out about its server, and how often it asks."""
 
 from __future__ import annotations
 
+import itertools
+import logging
 import struct
+import threading
 
 import pytest
 
-from zk_layout.errors import UnimplementedRequestError
-from zk_layout.many_reads import ReadsMany
+from tests.support.at_line import AfterCall, AtLine, interrupt
+from zk_layout import many_reads
+from zk_layout.many_reads import PROBE_AGAIN_S, WORTH_A_PROBE, ReadsMany
 from zk_layout.multi_read import NO_NODE
 
-PATHS = [f"/{number}" for number in range(8)]
+PATHS = [f"/{number}" for number in range(WORTH_A_PROBE)]
 
 
 class Store(ReadsMany):
-    """Counts requests; no znode exists. refuses: the server lacks multi_read."""
+    """Counts requests and probes; no znode exists. answers: what the probes find out, in turn."""
 
-    def __init__(self, *, refuses: bool = False) -> None:
-        self.refuses = refuses
-        self.single_reads = self.multi_reads = 0
+    def __init__(self, *answers: bool | None) -> None:
+        super().__init__("zk:2181", lambda: self.now_s)
+        self.now_s = 1000.0
+        self.answers = list(answers)
+        self.probes = self.single_reads = self.multi_reads = 0
 
     def pipeline_data(self, paths, watcher):
         read = [None for _ in paths]
@@ -26,42 +32,72 @@ class Store(ReadsMany):
         return read
 
     def pipeline_children(self, paths):
-        return self.pipeline_data(paths, None)
+        raise NotImplementedError
 
     def pipeline_stats(self, paths, watcher):
-        return self.pipeline_data(paths, None)
+        raise NotImplementedError
 
     def multi_read(self, kind, paths):
         self.multi_reads += 1
-        if self.refuses:
-            raise UnimplementedRequestError
         return b"".join([struct.pack("!iBii", -1, 0, NO_NODE, NO_NODE) for _ in paths]) + struct.pack("!iBi", -1, 1, -1)
 
-
-READS = ("get_data_many", "get_children_many", "exists_many")
-
-
-@pytest.mark.parametrize("read", READS)
-def test_two_and_more_reads_are_one_request_to_a_server_that_serves_it(read):
-    store = Store()
-    store.serves_multi_read = True
-    assert getattr(store, read)(PATHS[:1]) == [None]
-    assert (store.multi_reads, store.single_reads) == (0, 1)
-    assert getattr(store, read)(PATHS[:2]) == [None, None]
-    assert (store.multi_reads, store.single_reads) == (1, 1)
+    def probe_multi_read(self):
+        self.probes += 1
+        return self.answers.pop(0)
 
 
-@pytest.mark.parametrize("read", READS)
-def test_a_server_that_does_not_serve_it_is_never_asked_for_it(read):
-    store = Store(refuses=True)
-    assert getattr(store, read)(PATHS) == [None] * len(PATHS)
-    assert (store.multi_reads, store.single_reads) == (0, len(PATHS))
+def test_after_a_probe_that_failed_znodes_are_read_one_by_one_for_a_minute():
+    store = Store(None, None, True)
+    for probes in (1, 2):
+        for _ in range(3):
+            assert store.get_data_many(PATHS) == [None] * len(PATHS)
+            store.now_s += PROBE_AGAIN_S / 3
+        assert store.probes == probes
+    assert store.multi_reads == 0
+    assert store.single_reads == 6 * len(PATHS)
+    assert store.get_data_many(PATHS) == [None] * len(PATHS)
+    assert (store.probes, store.multi_reads, store.single_reads) == (3, 1, 6 * len(PATHS))
 
 
-@pytest.mark.parametrize("read", READS)
-def test_a_server_that_refuses_it_later_is_asked_once(read):
-    store = Store(refuses=True)
-    store.serves_multi_read = True
-    for _ in range(2):
-        assert getattr(store, read)(PATHS) == [None] * len(PATHS)
-    assert (store.multi_reads, store.single_reads) == (1, 2 * len(PATHS))
+def test_probes_that_fail_are_told_in_one_line_of_the_log(caplog: pytest.LogCaptureFixture):
+    store = Store(None, None)
+    with caplog.at_level(logging.INFO):
+        for _ in range(2):
+            store.get_data_many(PATHS)
+            store.now_s += PROBE_AGAIN_S
+    assert store.probes == 2
+    [line] = caplog.messages
+    assert "zk:2181" in line
+
+
+def test_other_threads_read_one_by_one_while_one_finds_out():
+    store = Store(True)
+    others = []
+
+    def probe_while_another_thread_reads():
+        other = threading.Thread(target=lambda: others.append(store.get_data_many(PATHS)))
+        other.start()
+        other.join(5)
+        assert others == [[None] * len(PATHS)]
+        return True
+
+    store.probe_multi_read = probe_while_another_thread_reads
+    store.get_data_many(PATHS)
+    assert (store.multi_reads, store.single_reads) == (1, len(PATHS))
+
+
+@pytest.mark.parametrize("strike_at", [AtLine, AfterCall])
+def test_whatever_line_of_finding_out_is_interrupted_the_next_read_finds_out(strike_at):
+    for number in itertools.count():
+        store = Store(True, True)
+        strike = strike_at(number, interrupt, library=(many_reads.__file__,))
+        try:
+            with strike:
+                store.get_data_many(PATHS)
+        except KeyboardInterrupt:
+            before = store.multi_reads
+            store.get_data_many(PATHS)
+            assert store.multi_reads == before + 1, f"interrupted at {number}"
+        if not strike.struck:
+            break
+    assert number > 10, "the library's lines were not seen"
