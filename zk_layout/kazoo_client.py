@@ -9,6 +9,7 @@ of them, and the contract suite runs on the oldest and the newest kazoo that it 
     _data_watchers           gets the watches that one request sets, when the request goes out
     _invoke                  shows the timeout that the server granted, and the last confirmation of the session
     _queue                   where _call puts a request
+    _running                 ends the threads of a start that an exception struck
     _read_header             shows which request was answered, heartbeats included: the lease of a session
     _submit                  shows when that request was sent
 
@@ -23,6 +24,7 @@ the others are overridden here, and kazoo calls them:
     set                      of a Reply: wakes the thread that waits for the answer
     set_exception            the same
     wait                     of a Reply: an exception that strikes a thread in a lock of kazoo's would leave it taken
+    start                    of a handler: an exception in it would leave threads
     spawn                    kazoo's threads become threads that the library knows as its own
     retry_sleeper            handed from kazoo's connection to StoreConnection, with the logger
     sasl_options             the same
@@ -97,6 +99,16 @@ class StoreHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo h
     def async_result(self) -> Reply:
         """Return what a request will be answered in."""
         return Reply(self)
+
+    def start(self) -> None:
+        """Start kazoo's threads, all or none."""
+        try:
+            super().start()
+        except BaseException:
+            # kazoo's stop() does nothing before that, though a thread may have begun
+            self._running = True
+            self.stop()
+            raise
 
     def create_connection(
         self, address: tuple[str, int], hostname: str | None = None, timeout: float = 10.0, **_: Any
@@ -289,6 +301,8 @@ def stop_client(client: Any) -> None:
         client.stop()
     except kazoo_errors.KazooException:
         logger.warning("kazoo did not stop", exc_info=True)
+    except AttributeError:
+        logger.debug("an exception struck before kazoo had made the pipe that wakes its thread", exc_info=True)
     finally:
         stopped.set()
     if cutter.ident is not None:

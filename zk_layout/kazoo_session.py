@@ -62,6 +62,8 @@ class KazooSession:
         self._listeners: tuple[SessionListener, ...] = ()
         self.client: Any = None
         """kazoo's; None unless started."""
+        self._starting: Any = None
+        """The client, while start() waits for its first answer."""
         self.session_id = 0
         """The session in use; 0 while there is none."""
         self.losses = 0
@@ -101,17 +103,21 @@ class KazooSession:
                 raise ConnectionLostError(_CLOSED)
             if self.client is not None:
                 return
-            self._refused = None
-            client = self._new_client()
-            try:
-                self.client = client
-                client.start_async()
-                self._check(check, deadline)
-            except BaseException:
-                self.client = None
-                self.session_id = 0
-                stop_client(client)
-                raise
+            self._start(check, deadline)
+
+    def _start(self, check: Callable[[float], None], deadline: float) -> None:
+        self._refused = None
+        client = self._new_client()
+        try:
+            self._starting = self.client = client
+            client.start_async()
+            self._check(check, deadline)
+            self._starting = None
+        except BaseException:
+            self._starting = self.client = None
+            self.session_id = 0
+            stop_client(client)
+            raise
 
     def _check(self, check: Callable[[float], None], deadline: float) -> None:
         while True:
@@ -136,6 +142,9 @@ class KazooSession:
         if client is not None:
             client.handler.stopping.set()
         self._changed.notify()
+        if (starting := self._starting) is not None:
+            # start() waits for an answer, and holds the lock
+            starting.handler.cut()
         with self._lifecycle:
             client, self.client = self.client, None
             self.session_id = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import socket
 import struct
@@ -20,6 +21,7 @@ from kazoo.security import CREATOR_ALL_ACL, make_acl
 from legacy_consumer.embedded import EmbeddedZooKeeper
 from legacy_consumer.sandbox.servers.ports import free_port
 from tests.contract.backends import KazooBackend
+from tests.support.at_line import AfterCall, AtLine, interrupt
 from tests.support.recorder import Recorder
 from tests.support.stopwatch import Stopwatch
 from tests.support.tcp_proxy import TcpProxy
@@ -42,6 +44,8 @@ from zk_layout.settings import SaslSettings, TlsSettings, ZkSettings
 from zk_layout.store import Acl, CheckOp, CreateOp, SessionEvent, SessionKind, SetOp, WatchEvent
 
 zookeeper_needed = pytest.mark.zookeeper
+EXISTS = 3
+ZK_LAYOUT = Path(kazoo_session.__file__).parent
 
 
 @pytest.fixture(autouse=True)
@@ -469,6 +473,45 @@ def test_a_server_that_closes_the_connection_without_a_word_is_read_one_by_one(k
         assert None not in store.get_data_many(["/"] * 8)
     assert proxy.hung_up == 1, "the probe's connection, once"
     assert sessions.events == [SessionEvent(SessionKind.CONNECTED, store.session_id)]
+
+
+@zookeeper_needed
+def test_a_store_that_waits_for_its_first_answer_is_closed_at_once(kazoo: KazooBackend):
+    store = kazoo.new_cuttable_store()
+    proxy = kazoo.proxy(store)
+    proxy.swallow(EXISTS)
+    with ThreadPoolExecutor(1) as thread:
+        starting = thread.submit(store.start)
+        eventually(lambda: proxy.swallowed)
+        with Stopwatch() as watch:
+            store.close()
+        assert watch.seconds < 5, "start() waits for up to 20 s"
+        with pytest.raises(ConnectionLostError):
+            starting.result()
+
+
+@zookeeper_needed
+@pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("strike_at", [AtLine, AfterCall])
+def test_whatever_line_of_the_start_is_interrupted_the_next_start_works_and_no_thread_is_left(
+    kazoo: KazooBackend, strike_at: type[AtLine]
+):
+    for number in itertools.count():
+        store = kazoo.new_store()
+        strike = strike_at(number, interrupt, library=(str(ZK_LAYOUT),))
+        before = set(threading.enumerate())
+        try:
+            with strike:
+                store.start()
+        except KeyboardInterrupt:
+            if store.session_id == 0:
+                assert not set(threading.enumerate()) - before, f"interrupted at {number}"
+        store.start()
+        assert store.exists("/") is not None
+        store.close()
+        if not strike.struck:
+            break
+    assert number > 50, "the library's lines were not seen"
 
 
 @zookeeper_needed

@@ -21,7 +21,8 @@ class TcpProxy:
     cut(): close all connections and refuse new ones. pause(): keep them, pass nothing, take no new ones either.
     slow(): keep all bytes back for a while, in both directions. restore(): back to normal, for what waits too.
     lead_to(): pass on to another server. garble_next(): falsify the next bytes that the server sends.
-    hang_up_at(): close the connection of a client of ZooKeeper that sends a request of this kind.
+    hang_up_at(): close the connection of a client of ZooKeeper that sends a request of this kind. swallow(): do not
+    pass on requests of this kind.
     """
 
     def __init__(self, host: str, port: int, bind: str = "127.0.0.1") -> None:
@@ -33,7 +34,8 @@ class TcpProxy:
         self._wake_in.setblocking(False)
         self._to_garble = threading.Event()
         self._opcode: int | None = None
-        self.hung_up = 0
+        self._swallowed: int | None = None
+        self.hung_up = self.swallowed = 0
         self._servers: set[socket.socket] = set()
         self._peers: dict[socket.socket, socket.socket] = {}
         self._delay_s = 0.0
@@ -72,6 +74,9 @@ class TcpProxy:
 
     def hang_up_at(self, opcode: int) -> None:
         self._opcode = opcode
+
+    def swallow(self, opcode: int) -> None:
+        self._swallowed = opcode
 
     def garble_next(self) -> None:
         self._to_garble.set()
@@ -132,6 +137,9 @@ class TcpProxy:
             data = sock.recv(1 << 16)
             if sock not in self._servers and self._opcode == _opcode(data):
                 self.hung_up += 1
+            elif sock not in self._servers and self._swallowed == _opcode(data):
+                self.swallowed += 1
+                return
             elif data:
                 if sock in self._servers and self._to_garble.is_set():
                     self._to_garble.clear()
