@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 from legacy_consumer.offsets.progress import Commit, Committed
@@ -23,6 +24,11 @@ class OwnWrites:
         """The commits of the last request; empty once ZooKeeper has answered it."""
         self._doubtful: dict[TopicPartition, set[tuple[int, int]]] = {}
         """{partition: the offsets and versions that earlier requests without an answer may have written}"""
+        self._before: dict[TopicPartition, int] = {}
+        """{partition: a transaction before which its doubtful writes were carried out, or never}
+
+        ZooKeeper carries out the requests of a session in their order, so an answer settles when all earlier ones were.
+        """
         self._session_id = 0
         """The session in which the member last tried to commit."""
         self._written: dict[TopicPartition, Committed] = {}
@@ -40,8 +46,10 @@ class OwnWrites:
             # ZooKeeper carries out nothing of an ended session, and a member reads its offsets in the new one
             self._asked = _NOTHING
             self._doubtful.clear()
+            self._before.clear()
             self._session_id = session_id
         for tp, commit in self._asked.items():
+            self._before.pop(tp, None)
             self._doubtful.setdefault(tp, set()).add(_result_of(commit))
         self._asked = commits
 
@@ -54,17 +62,23 @@ class OwnWrites:
 
     def note(self, committed: Mapping[TopicPartition, Committed]) -> None:
         """Note writes that ZooKeeper has answered, or that were found: no earlier one of these counts any more."""
+        is_answer = bool(self._asked)
         self._written.update(committed)
         self._asked = {tp: commit for tp, commit in self._asked.items() if tp not in committed}
         for tp in self._doubtful.keys() & committed.keys():
             del self._doubtful[tp]
+        if is_answer and committed and self._doubtful:
+            answered_by = max(one.transaction for one in committed.values())
+            for tp in self._doubtful:
+                self._before.setdefault(tp, answered_by)
 
     def holds(self, tp: TopicPartition, stored: Committed) -> bool:
         """Whether this store wrote that. Compares the transaction if an answer named it, else offset and version."""
         asked = self._asked.get(tp)
         if asked is not None and (stored.offset, stored.version) == _result_of(asked):
             return True
-        if (stored.offset, stored.version) in self._doubtful.get(tp, ()):
+        before = self._before.get(tp, math.inf)
+        if stored.transaction < before and (stored.offset, stored.version) in self._doubtful.get(tp, ()):
             return True
         written = self._written.get(tp)
         return written is not None and (stored.version, stored.transaction) == (written.version, written.transaction)

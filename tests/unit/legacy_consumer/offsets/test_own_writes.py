@@ -46,6 +46,29 @@ def test_a_refusal_says_nothing_of_an_earlier_request_for_the_same_that_has_no_a
     assert own.holds(A, STORED)
 
 
+def test_what_was_written_after_a_later_answer_is_no_earlier_request_without_an_answer():
+    """An operator may write the very offset and version that a lost request would have written."""
+    own = OwnWrites()
+    own.begin({A: Commit(9, SEEN)}, 1)
+    own.begin({B: Commit(5, SEEN)}, 1)
+    assert own.holds(A, Committed(9, 8, transaction=61)), "nothing is known yet"
+    own.note({B: Committed(5, 8, transaction=60)})
+    assert own.holds(A, Committed(9, 8, transaction=59))
+    assert not own.holds(A, Committed(9, 8, transaction=61))
+    own.begin({A: Commit(9, SEEN)}, 1)
+    own.begin({}, 1)
+    assert own.holds(A, Committed(9, 8, transaction=61)), "another request without an answer"
+
+
+def test_a_found_write_settles_no_other_request():
+    own = OwnWrites()
+    own.begin({A: Commit(9, SEEN), B: Commit(9, SEEN)}, 1)
+    own.begin({B: Commit(10, SEEN)}, 1)
+    own.take_back()
+    own.note({B: Committed(9, 8, transaction=50)})
+    assert own.holds(A, Committed(9, 8, transaction=61))
+
+
 def test_an_answer_ends_the_doubt_about_earlier_requests_for_the_partition_alone():
     own = OwnWrites()
     own.begin({A: Commit(9, SEEN), B: Commit(9, SEEN)}, 1)
