@@ -78,7 +78,7 @@ def member_warnings(group: GroupSnapshot, consumer_id: str) -> Iterator[GroupWar
             yield GroupWarning(
                 "several_patterns",
                 f"{consumer_id} is of {kind.value} and registers {len(topics)} topics as one white list: all others "
-                f"believe that it reads {shown(topics[0])} alone, so both it and they read {_some(topics[1:])}; "
+                f"believe that it reads {shown(topics[0])} alone, so both it and they read {some(topics[1:])}; "
                 "give it one topic",
                 about,
             )
@@ -96,7 +96,7 @@ def _of_regex(group: GroupSnapshot, consumer_id: str, registration: ConsumerRegi
     if registration.pattern is SubscriptionPattern.BLACK_LIST:
         effect = "keeps fewer topics out than was meant"
     elif topics:
-        effect = f"chooses only {_some(topics)}"
+        effect = f"chooses only {some(topics)}"
     else:
         effect = "owns nothing"
     yield GroupWarning(
@@ -135,7 +135,7 @@ def _of_kafka_node_among_others(group: GroupSnapshot) -> Iterator[GroupWarning]:
     if nodes and unlike:
         yield GroupWarning(
             "foreign_member",
-            f"{_some(nodes)} of kafka-node and {_some(unlike)} cannot share a group: kafka-node takes every member "
+            f"{some(nodes)} of kafka-node and {some(unlike)} cannot share a group: kafka-node takes every member "
             "for one stream and every filter for a topic; give it a group of its own",
             nodes + tuple(unlike),
         )
@@ -151,7 +151,7 @@ def _of_owner_texts(owners: Mapping[TopicPartition, str]) -> Iterator[GroupWarni
         writer = "" if kind is MemberKind.UNKNOWN else f", as {kind.value} does"
         yield GroupWarning(
             "owner_without_thread",
-            f"{shown(text)} owns {_some(partitions)} without naming a thread{writer}: Kafka's tools show its id "
+            f"{shown(text)} owns {some(partitions)} without naming a thread{writer}: Kafka's tools show its id "
             "cut short, and no member of Kafka takes a partition from it before its session ends",
             (text,),
         )
@@ -173,10 +173,10 @@ def _of_strategies(
     if len(shown) > 1 and not common:
         by = {name: " or ".join(map(str, found)) for name, found in shown.items()}
         kinds = dict.fromkeys(by.values())
-        some = "; ".join(f"{_some([name for name in by if by[name] == kind])} by {kind}" for kind in kinds)
+        ways = "; ".join(f"{some([name for name in by if by[name] == kind])} by {kind}" for kind in kinds)
         yield GroupWarning(
             "strategy_mismatch",
-            f"members divide the group differently: {some}; give all the same partition.assignment.strategy, and for "
+            f"members divide the group differently: {ways}; give all the same partition.assignment.strategy, and for "
             "roundrobin versions that agree",
             tuple(shown),
         )
@@ -217,13 +217,13 @@ def _of_missing_topics(group: GroupSnapshot) -> Iterator[GroupWarning]:
         one = len(topics) == 1
         yield GroupWarning(
             "missing_topic",
-            f"{'topic' if one else 'topics'} {_some(topics)} {'does' if one else 'do'} not exist: streams of "
-            f"{_some(members)} wait until {'it is' if one else 'they are'} created",
+            f"{'topic' if one else 'topics'} {some(topics)} {'does' if one else 'do'} not exist: streams of "
+            f"{some(members)} wait until {'it is' if one else 'they are'} created",
             members,
         )
 
 
-def _some(things: Iterable[object]) -> str:
+def some(things: Iterable[object]) -> str:
     """The first few, in words."""
     names = [shown(str(thing), _LONGEST) for thing in things]
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""

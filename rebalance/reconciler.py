@@ -25,6 +25,7 @@ from rebalance.events import (
     Triggered,
     Unblocked,
 )
+from rebalance.group_warnings import some
 from rebalance.ownership import Ownership
 from rebalance.patience import Patience
 from rebalance.plan import make_plan, owned_by
@@ -35,8 +36,6 @@ from zk_layout.errors import LegacyConsumerError, NotPermittedError, SessionExpi
 from zk_layout.model import ConsumerThreadId, TopicPartition
 
 logger = logging.getLogger(__name__)
-
-_SHOWN = 5
 
 
 class Reconciler:
@@ -255,12 +254,10 @@ class Reconciler:
         before, self._missing = self._missing, self._registrar.named.difference(there)
         new = sorted(self._missing - before)
         if new:
-            more = f" and {len(new) - _SHOWN} more" if len(new) > _SHOWN else ""
             logger.warning(
-                "%s: there is no topic %s%s: its streams wait; check the name, and the chroot of zookeeper.connect",
+                "%s: there is no topic %s: its streams wait; check the name, and the chroot of zookeeper.connect",
                 self._consumer_id,
-                ", ".join(new[:_SHOWN]),
-                more,
+                some(new),
             )
 
     def _take_back(self, partitions: Collection[TopicPartition]) -> None:

@@ -1,4 +1,4 @@
-"""The ACLs of the znodes that a store creates, encoded for requests."""
+"""Encodes the ACLs of the znodes that a store creates, and finds those that it keeps."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from zk_layout.store import EVERYBODY, Acl, AclEntries, CreateOp, DeleteOp, Op
 
 
 class _EncodedAcls(dict[Acl | AclEntries, bytes]):
-    """Each is encoded when it is first needed."""
+    """Encodes an ACL when it is first needed."""
 
     def __missing__(self, entries: AclEntries) -> bytes:
         return encode_acl(entries)
 
 
 class Acls:
-    """Those of one store.
+    """Gives the ACLs of the znodes that one store creates.
 
     acl_of: reads the ACL of a znode, encoded; None without a znode. secure: Acl.SECURE lets only the creator write.
     """

@@ -44,7 +44,7 @@ T = TypeVar("T")
 
 
 class KazooSession:
-    """From start() to close(). Any thread may call.
+    """Connects a client of kazoo, and keeps its session from start() to close(). Any thread may call.
 
     Raises: ConfigError for settings that can never work. Nothing is connected before start().
     """

@@ -188,9 +188,7 @@ class KazooStore(ReadsMany):
         self._session.send(lambda client: client, self._deadline())  # the server answers, so the probe may, too
         settings = self._session.settings
         limit_ms = min(settings.connection_timeout_ms, settings.operation_timeout_ms)
-        probe = KazooSession(
-            replace(settings, connect=self.hosts, connection_timeout_ms=limit_ms, operation_timeout_ms=limit_ms)
-        )
+        probe = KazooSession(replace(settings, connect=self.hosts, connection_timeout_ms=limit_ms))
         found: list[bool] = []
 
         def ask(deadline: float) -> None:

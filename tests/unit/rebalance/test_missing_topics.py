@@ -1,4 +1,4 @@
-"""What the log says of topics that a member names and that do not exist."""
+"""A member logs which of the topics that it names do not exist."""
 
 import logging
 
@@ -26,7 +26,7 @@ def missing(caplog):
     [
         ({"t": 1, "nope": 1}, "nope"),
         ({"t": 1, "nope": 1, "nor": 1}, "nope, nor"),
-        ({"t": 1, **dict.fromkeys("abcdefgh", 1)}, "a, b, c, d, e and 3 more"),
+        ({"t": 1, **dict.fromkeys("abcdefgh", 1)}, "a, b, c and 5 more"),
     ],
 )
 def test_all_topics_that_do_not_exist_are_one_warning_with_what_to_check(caplog, subscription, names):
