@@ -253,7 +253,7 @@ class OurMember:
         self.wake_at = world.clock.now + wait_s
         if wait_s > 0:
             status = self.coordinator.status
-            if self.store.is_refused and self.store.session_id == 0 and self.coordinator.refusal is None:
+            if self.store.has_told_of_refusal and self.coordinator.refusal is None:
                 raise Violation("not told", f"{self.name} does not say that ZooKeeper refuses its credentials")
             _look_for_defect(status.error, may_be_refused=world.led_stranger.is_there)
             world.record("rest", self.name, status.phase, status.owned)

@@ -130,6 +130,11 @@ class SimulatedStore(MemoryStore):
         self.least_multi_bytes = 0
 
     @property
+    def has_told_of_refusal(self):
+        """Whether it has told its listeners that its credentials are refused."""
+        return self.is_refused and not _will_hear(self, SessionKind.AUTH_FAILED)
+
+    @property
     def max_multi_bytes(self):
         return max(self.least_multi_bytes, super().max_multi_bytes)
 
@@ -206,7 +211,7 @@ class SimulatedZooKeeper(MemoryZooKeeper):
 
     def request(self, store, kind, carry_out):
         self._before_request(store)
-        is_over = _will_hear_of_its_end(store)
+        is_over = _will_hear(store, SessionKind.EXPIRED)
         try:
             answer = super().request(store, kind, carry_out)
         except ConnectionLostError:
@@ -232,6 +237,6 @@ class SimulatedZooKeeper(MemoryZooKeeper):
         self.tree.session_is_ending = False
 
 
-def _will_hear_of_its_end(store):
-    """Whether the end of its session is on its way to the store."""
-    return any(isinstance(one.event, SessionEvent) and one.event.kind is SessionKind.EXPIRED for one in store.queue)
+def _will_hear(store, kind):
+    """Whether an event of that kind about its session is on its way to the store."""
+    return any(isinstance(one.event, SessionEvent) and one.event.kind is kind for one in store.queue)
