@@ -71,6 +71,6 @@ def standing(before: Assignment, now: Assignment, patient: Collection[str], comp
         elif former.consumer_id in patient:
             stands[tp] = former
         elif former.consumer_id in companions:
-            # one that does not wait has given it up
+            # the former owner stayed but does not wait, so it has released the partition
             stands[tp] = thread
     return stands

@@ -107,7 +107,7 @@ class ActionRunner:
         try:
             if self._store.session_id != state.session_id:
                 if phase is Phase.LEAVING:
-                    # the session took all znodes along; a closed store has no session and posts no event
+                    # the znodes ended with their session; a closed store has no session and posts no event
                     return Expired()
                 # The start of the new session is still in the mailbox, and the owned partitions are of the session
                 # before it.
@@ -119,7 +119,7 @@ class ActionRunner:
                 logger.log(level, "%s: %s failed: %s", self._name, phase.value, error)
             return Failed(error)
         except Exception as error:
-            # a defect must not leave a member that is registered and thinks no more
+            # a defect must not stop the coordinator of a member that stays registered
             failure = RebalanceError(in_one_line(error))
             with suppress(Exception):
                 level = _level_of(failure, state, logging.ERROR)

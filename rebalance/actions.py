@@ -29,9 +29,9 @@ class Rebalance:
 
 @dataclass(frozen=True, slots=True)
 class StartTimer:
-    """It rings later, which is an event. since_s: from when on the delay counts, None = now.
+    """Start a timer; its end is an event. since_s: the start of the delay, on the coordinator's clock; None = now.
 
-    no_later: if it runs already, it rings at the earlier one of both times.
+    no_later: if the timer runs already, it ends at the earlier of the two times.
     """
 
     name: Timer
@@ -42,7 +42,7 @@ class StartTimer:
 
 @dataclass(frozen=True, slots=True)
 class CancelTimer:
-    """Forget the timer; none running is fine."""
+    """Cancel the timer; harmless if it does not run."""
 
     name: Timer
 
@@ -59,17 +59,17 @@ class ResumeDelivery:
 
 @dataclass(frozen=True, slots=True)
 class DropOwnership:
-    """Everything owned is gone: stop delivery, drop buffers and positions, commit nothing."""
+    """All owned partitions are lost: stop delivery, drop buffers and positions, commit nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class GuardOwnership:
-    """Watch the owner znodes that are mine, and look at them; answer with Triggered if some are gone."""
+    """Watch my owner znodes; Doubted follows once another client changes or deletes one."""
 
 
 @dataclass(frozen=True, slots=True)
 class ForgetGroup:
-    """Read the whole group again: the data may be out of date, and the watches are gone."""
+    """Forget all that was read of the group: the data may be out of date, and the watches are gone."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ such a pair has already failed the first time.
 Members must agree on which topics match, so the bound is a number of steps and not a time: a name that takes more steps
 does not match, for every member alike. A JVM member hangs in such a filter.
 
-The tree is the one that re itself compiles; that it is read here is the one private thing in this file.
+This file reads the tree that re itself compiles. re's parser is the only private part of Python that it uses.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ logger = logging.getLogger(__name__)
 _parser: Any = importlib.import_module("re._parser" if sys.version_info >= (3, 11) else "sre_parse")
 
 MOST_STEPS = 30_000
-"""For one name: about 25 ms. The longest name takes 4,500 for (x+x+)+y."""
+"""The most steps for one name, about 25 ms. The longest name takes 4,500 for (x+x+)+y."""
 _MOST_STEPS_LONG = 300_000
-"""For a name that brokers do not take."""
+"""The most steps for a name that is too long for a broker."""
 _MOST_INSTRUCTIONS = 20_000
 _LONGEST_NAME = 249
-"""Of a topic that brokers take."""
+"""The most characters of a topic's name that brokers accept."""
 _MOST_WAYS = _LONGEST_NAME**3
-"""For re to try: three repetitions of any length beside each other, or many alternatives with two."""
+"""The most paths that re may try: three repetitions of any length in a row, or many alternatives with two."""
 _MOST_VERDICTS = 16_384
-"""To remember of one expression: there are seldom more topics."""
+"""The most verdicts to remember of one expression; a cluster seldom has more topics."""
 _SPACE = frozenset(string.whitespace)
 _REPEATS = frozenset({"MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT"})
 _INSIDE: dict[str, Callable[[Any], Any]] = {
@@ -50,7 +50,7 @@ _INSIDE: dict[str, Callable[[Any], Any]] = {
     "ASSERT": itemgetter(1),
     "ASSERT_NOT": itemgetter(1),
 }
-"""{what a node is: the tree inside its value}; a branch has several."""
+"""{kind of a node: gets the tree inside the node's value}; a branch, which has several trees, is not in it."""
 _SINGLE = frozenset({"LITERAL", "NOT_LITERAL", "IN", "ANY"})
 
 _Program: TypeAlias = list[tuple[str, Any, Any]]
@@ -59,13 +59,13 @@ _Groups: TypeAlias = tuple[tuple[int, int, int], ...]
 
 
 class _TooManyStepsError(Exception):
-    """A name takes more steps than are granted."""
+    """A name takes more steps than are allowed."""
 
 
 class BoundedPattern:
-    """As a compiled pattern, for match alone; text is Python's, and ends with the name.
+    """Like a pattern of re.compile, with match() only. text: a Python expression that matches up to the name's end.
 
-    Raises: as re.compile, OverflowError if it is too long.
+    Raises: as re.compile; OverflowError if the expression is too long.
     """
 
     def __init__(self, text: str) -> None:
@@ -78,7 +78,7 @@ class BoundedPattern:
         self._verdict = lru_cache(maxsize=_MOST_VERDICTS)(self._find)
 
     def match(self, name: str) -> bool:
-        """Whether the whole name matches."""
+        """Return whether the whole name matches."""
         if self._is_harmless and len(name) <= _LONGEST_NAME:
             return self._quick.match(name) is not None
         return self._verdict(name)
@@ -96,13 +96,13 @@ class BoundedPattern:
 
 
 def _compiled(tree: Any) -> _Program:
-    """The instructions: (what, its operands); split goes on at the first place, and at the second if that fails."""
+    """Return instructions (name, two operands). split continues at the first place, or at the second if that fails."""
     referred = frozenset(value for code, value in _nodes(tree) if code == "GROUPREF")
     return _Compiler(referred).program(tree)
 
 
 class _Compiler:
-    """Counts the instructions of an expression and of those inside it together."""
+    """Compiles an expression and the expressions inside it, within one limit of instructions for all."""
 
     def __init__(self, referred: frozenset[int]) -> None:
         self._referred = referred
@@ -148,7 +148,7 @@ class _Compiler:
         elif code == "AT":
             self._emit(made, "at", str(value))
         else:
-            # what an empty negative look-ahead becomes
+            # some versions of re turn an empty negative look-ahead into a node that always fails
             self._emit(made, "fail")
 
     def _characters(self, code: str, value: Any) -> frozenset[str]:
@@ -196,14 +196,14 @@ class _Compiler:
 
 
 class _Search:
-    """Tries the ways of one name."""
+    """Matches one name: tries one path through a program after the other."""
 
     def __init__(self, name: str) -> None:
         self._name = name
         self._left = MOST_STEPS if len(name) <= _LONGEST_NAME else _MOST_STEPS_LONG
 
     def end(self, program: _Program, start: int, groups: _Groups) -> tuple[int, _Groups] | None:
-        """Where the first way ends that leads through the program, and what its groups hold then; None if none does."""
+        """Return where in the name the first matching path ends, and the groups there; None if no path matches."""
         name = self._name
         ways = [(0, start, groups)]
         seen = set()
@@ -289,7 +289,7 @@ def _holds(kind: str, item: Any, character: str) -> bool:
 
 
 def _ways(tree: Any) -> float:
-    """Return how many paths re may try in the longest name; infinite if what is repeated can match in two ways."""
+    """Return how many paths re may try in the longest name; infinite if a repeated part can match in two ways."""
     ways = 1.0
     for kind, value in tree:
         code = str(kind)
@@ -309,7 +309,7 @@ def _ways(tree: Any) -> float:
 
 
 def _nodes(tree: Any) -> Iterator[tuple[str, Any]]:
-    """(what, its value) of each node of the tree."""
+    """Yield (kind, value) of each node of the tree."""
     for kind, value in tree:
         code = str(kind)
         yield code, value

@@ -1,4 +1,4 @@
-"""The seam to time: handed in, so that a simulation can own it."""
+"""The seam to time. Callers pass a clock in, so a simulation can pass its own."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Protocol
 
 
 class Waitable(Protocol):
-    """A zk_layout.signals.Flag or a threading.Event; a thread waits until somebody sets it."""
+    """A zk_layout.signals.Flag or a threading.Event; a thread waits until another one sets it."""
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until it is set, at most timeout seconds; True if it is set."""
@@ -18,7 +18,7 @@ class Clock(Protocol):
     """Time that only moves forward, in seconds."""
 
     def monotonic(self) -> float:
-        """Seconds since some fixed moment."""
+        """Return the seconds since a fixed moment."""
         ...
 
     def wall_ms(self) -> int:

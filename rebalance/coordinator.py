@@ -1,11 +1,10 @@
-"""One thread, one queue: takes an event, asks the machine what it means, and has the actions carried out.
+"""One thread, one queue: takes an event, asks the machine for the actions, and has them carried out.
 
-Callbacks of ZooKeeper and of streams only enqueue. Everything that is decided about the group is decided here, one
-thing after another, so nothing here needs a lock but the queue. Triggers that pile up while something is carried out
-are one event by the time it is their turn.
+Callbacks of ZooKeeper and of streams only enqueue. The coordinator's thread makes all decisions about the group, one
+after another, so only the queue needs a lock. Triggers that arrive during an action become one event.
 
-The thread is not part of the thinking: `turn()` handles what is due now and says when to call again, so a simulation
-can drive a coordinator without a thread and with a clock of its own.
+The decisions do not need the thread: `turn()` handles what is due now and returns when to call it again, so a
+simulation can drive a coordinator without a thread and with a clock of its own.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ else:
 logger = logging.getLogger(__name__)
 
 _HASTE_S = 2.0
-"""For leaving in haste, when the time for leaving in order is over."""
+"""Seconds for leaving in haste, after the time for leaving in order is over."""
 _THEIRS = 50
 """Every 50th turn takes an alarm or an errand first, so that a flood of other events does not hold them up."""
 
@@ -78,7 +77,7 @@ class Coordinator:
         clock: Clock | None = None,
         led: LedMember | None = None,
     ) -> None:
-        """led: whose assign() it is, in a group that a member leads."""
+        """led: the object whose assign() is given as assign, in a led group; None in a classic group."""
         self._store = store
         self._registrar = registrar
         self._ownership = ownership
@@ -124,7 +123,7 @@ class Coordinator:
         # not is_alive(): up to Python 3.12 a thread whose join() an exception interrupted counts as dead
         self._ended = Flag()
 
-    # What others call, from any thread.
+    # Callable from any thread.
 
     @property
     def status(self) -> Status:
@@ -142,7 +141,7 @@ class Coordinator:
 
     @property
     def vitals(self) -> Vitals:
-        """Whether the thread that decides lives and gets on; from any thread."""
+        """The state of the coordinator's thread now; any thread may ask."""
         since, thread = self._busy_since, self._thread
         busy_s = 0.0 if since is None else self._clock.monotonic() - since
         connected = self._state.connected and not self.is_closed
@@ -155,7 +154,7 @@ class Coordinator:
 
     @property
     def refusal(self) -> LegacyConsumerError | None:
-        """Why there will be no session any more, if ZooKeeper has refused the credentials."""
+        """The error after which there is no session any more: ZooKeeper has refused the credentials."""
         return self._state.refusal
 
     @property
@@ -165,7 +164,7 @@ class Coordinator:
 
     @property
     def has_left_nothing(self) -> bool:
-        """Whether the member has left, and nothing of it waits in ZooKeeper for the end of its session."""
+        """Whether the member has left, and none of its znodes waits for the end of its session."""
         return self._runner.has_left_nothing
 
     def start(self) -> None:
@@ -176,7 +175,7 @@ class Coordinator:
             self._thread.start()
 
     def open(self) -> None:
-        """As start, without the thread: the caller takes the turns."""
+        """Join the group without a thread: the caller calls turn()."""
         self._store.add_session_listener(self._hear_session)
         self._state = MemberState(session_id=self._store.session_id)
         for chore in Chore:
@@ -196,21 +195,21 @@ class Coordinator:
         return self._report.wait_until(reached, timeout_s)
 
     def close(self, timeout_s: float) -> None:
-        """Leave the group in order within timeout_s, in haste after it. From any thread; twice, the shorter counts."""
+        """Leave the group in order within timeout_s, in haste after it. Of two calls the earlier end counts."""
         self.post(CloseRequested(round(timeout_s * 1000)))
         thread = self._thread
         if thread is not None and thread is not threading.current_thread():
             if not is_running(thread) or self._ended.wait(timeout_s + _HASTE_S):
                 thread.join()
             else:
-                # the end of the store ends its requests, the end of the session the rest
+                # closing the store ends the thread's requests; the end of the session deletes its znodes
                 logger.warning("%s: did not leave within %.1f s", self._name, timeout_s)
         self._store.remove_session_listener(self._hear_session)
 
     def _hear_session(self, event: SessionEvent) -> None:
         match event.kind:
             case SessionKind.SUSPENDED:
-                # the time until delivery is paused runs from the loss, not from when its turn comes
+                # the time until delivery is paused counts from the loss, not from the handling of this event
                 self.post(Suspended(self._clock.monotonic()))
             case SessionKind.CONNECTED:
                 self.post(Connected(event.session_id))
@@ -223,7 +222,7 @@ class Coordinator:
     def _hear_of_id(self, _event: WatchEvent) -> None:
         self.post(Unblocked())
 
-    # The coordinator's own thread from here on.
+    # On the coordinator's thread.
 
     def _run(self) -> None:
         try:
@@ -239,7 +238,7 @@ class Coordinator:
             try:
                 wait_s = self.turn()
             except BaseException:
-                # a defect must not leave a member that is registered and thinks no more; nor user code that exits
+                # neither a defect nor user code that exits may stop the coordinator of a member that stays registered
                 with suppress(Exception):
                     logger.exception("%s: continues after a defect", self._name)
                 wait_s = 1.0
@@ -248,8 +247,8 @@ class Coordinator:
                 self._mailbox.wait(wait_s)
 
     def turn(self) -> float:
-        """Handle what waits first, or the alarm that is due; the seconds until there is more to do, 0 = at once."""
-        # strangers may write without a pause: alarms and errands must not wait for the end of that
+        """Handle the first waiting mail, or the alarm that is due; return the seconds to the next call, 0 = at once."""
+        # other clients may cause events without a pause: alarms and errands must not wait until they stop
         self._turns += 1
         is_theirs = self._turns % _THEIRS == 0
         if not is_theirs and (mail := self._mailbox.take()):
@@ -293,7 +292,7 @@ class Coordinator:
             try:
                 self._report.note(before, event, self._state)
             except Exception:
-                # a logging handler of the user's: the actions must not be lost
+                # a user's logging handler has raised: the actions must be carried out all the same
                 with suppress(Exception):
                     logger.exception("%s: could not log what happened", self._name)
             if not self.is_closed:
@@ -303,7 +302,7 @@ class Coordinator:
                 try:
                     event = self._runner.carry_out(action, self._state) or event
                 except Exception:
-                    # nor the actions behind it
+                    # so must the actions behind this one
                     with suppress(Exception):
                         logger.exception("%s: continues after a defect", self._name)
         self._publish()

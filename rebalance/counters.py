@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 BUCKETS_S = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
-"""Upper bounds of the classes into which durations of rebalances fall."""
+"""Upper bounds, in seconds, of the classes of rebalance durations."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class MemberCounters:
         )
 
     def note_settled(self, moved: Sequence[int], seconds: float | None) -> None:
-        """A rebalance ended. moved: how many partitions were kept, released and claimed."""
+        """Count a rebalance that ended. moved: the numbers of partitions kept, released and claimed."""
         _, released, claimed = moved
         self.rebalances["moved" if released or claimed else "unchanged"] += 1
         if seconds is not None:

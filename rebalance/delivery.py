@@ -18,15 +18,15 @@ class Delivery(Protocol):
     """The delivery of messages. Errors are LegacyConsumerErrors; begin and end may block on ZooKeeper."""
 
     def begin(self, claimed: Mapping[TopicPartition, ConsumerThreadId], assignment: Assignment) -> None:
-        """Read the committed offsets of these partitions, tell the listener, fetch and hand out.
+        """Read the committed offsets of these partitions, call the listener, then fetch and hand out messages.
 
-        assignment is the whole group's. Called with nothing claimed when only the others' share changed.
+        assignment: the whole group's. claimed is empty if only the shares of other members changed.
         Raises: PartlyBegunError naming the partitions that it could not begin; the others are begun.
         """
         ...
 
     def stop(self, partitions: Collection[TopicPartition]) -> None:
-        """Hand out no further message of these; returns at once. Twice is harmless."""
+        """Hand out no further message of these partitions; return at once. Twice is harmless."""
         ...
 
     def undrained(self, partitions: Collection[TopicPartition]) -> frozenset[TopicPartition]:
@@ -34,21 +34,21 @@ class Delivery(Protocol):
         ...
 
     def go_on(self, partitions: Collection[TopicPartition]) -> None:
-        """Undo stop: the partition stays after all."""
+        """Undo stop: the member keeps these partitions after all."""
         ...
 
     def end(self, partitions: Collection[TopicPartition]) -> None:
-        """Commit what was consumed of these, tell the listener, and forget them. The owner znodes go next."""
+        """Commit what was consumed, call the listener, and forget these partitions. The caller then releases them."""
         ...
 
     def drop(self, partitions: Collection[TopicPartition]) -> None:
-        """These are lost: hand out nothing more of them, forget buffers and positions, commit nothing."""
+        """These partitions are lost: hand out nothing more, forget buffers and positions, commit nothing."""
         ...
 
     def bury(self, partitions: Collection[TopicPartition]) -> None:
-        """The topics of these were deleted, and perhaps created again: as drop.
+        """Drop these partitions, because their topics were deleted, and perhaps created again.
 
-        What is begun under the same names later are other logs, to be read from their beginning.
+        If the same names are begun later, they are other logs, to be read from their beginning.
         """
         ...
 

@@ -26,7 +26,7 @@ from zk_layout.model import TopicPartition
 
 
 class RebalanceError(LegacyConsumerError):
-    """The group's partitions could not be divided or taken."""
+    """The group's partitions could not be assigned or claimed."""
 
 
 class MissingTopicError(RebalanceError):
@@ -62,12 +62,12 @@ class AssignorFailedError(RebalanceError):
         self.reason = reason
 
     def _text(self) -> str:
-        # the reason may name what the assignor returned
+        # in one line: the reason may show what the assignor returned
         return " ".join(f"assignor {self.assignor} failed: {self.reason}".split())
 
 
 class DeposedError(RebalanceError):
-    """Another member leads the led group, or has led it meanwhile: what this one decided is not written."""
+    """Another member leads the led group, or has led it meanwhile, so this member's decision was not written."""
 
 
 class UnknownAssignorError(RebalanceError):
@@ -83,7 +83,7 @@ class UnknownAssignorError(RebalanceError):
 
 
 class UnreadableUserDataError(RebalanceError):
-    """These bytes are no user data of this assignor: says why."""
+    """The bytes are no user data of this assignor; the text says why."""
 
 
 class StrategyMismatchError(RebalanceError):

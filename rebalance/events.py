@@ -52,19 +52,19 @@ class Settled:
 
 @dataclass(frozen=True, slots=True)
 class Draining:
-    """Partitions to release are stopped, but messages of them are in users' hands."""
+    """Partitions to release are stopped, but the user's code still has messages of them in hand."""
 
 
 @dataclass(frozen=True, slots=True)
 class Blocked:
-    """Owner znodes of others are in the way; they are watched."""
+    """Another client owns a partition of this member's share; its owner znode is watched."""
 
     error: LegacyConsumerError
 
 
 @dataclass(frozen=True, slots=True)
 class Overtaken:
-    """The group changed while it was looked at; the news wait in the mailbox, and become Triggered."""
+    """The group changed while the member read it. The watch events wait in the mailbox, and become Triggered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,12 +86,12 @@ class Left:
 
 @dataclass(frozen=True, slots=True)
 class Drained:
-    """A stream gave up what it had in hand."""
+    """The user's code has finished the messages that a stream had in hand."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unblocked:
-    """A watched znode that was in the way is gone."""
+    """A watched znode that was in this member's way may be gone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,14 +101,14 @@ class Doubted:
 
 @dataclass(frozen=True, slots=True)
 class Suspended:
-    """The connection is lost, the session may live. since_s: by the clock of the coordinator."""
+    """The connection is lost, the session may live. since_s: the time of the loss, on the coordinator's clock."""
 
     since_s: float
 
 
 @dataclass(frozen=True, slots=True)
 class Connected:
-    """There is a connection, in this session. step() makes Reconnected or SessionStarted of it."""
+    """The store is connected, in this session. step() turns a change into Reconnected or SessionStarted."""
 
     session_id: int
 
@@ -120,7 +120,7 @@ class Reconnected:
 
 @dataclass(frozen=True, slots=True)
 class SessionStarted:
-    """There is a new session; the old one has expired, whether that was heard of or not."""
+    """There is a new session; the old one has expired, with or without an Expired event."""
 
     session_id: int
 
@@ -145,7 +145,7 @@ class CloseRequested:
 
 
 class Timer(Enum):
-    """Each exists at most once, and starting it again begins anew. That it rings is an event, too."""
+    """A timer of the machine. At most one of each kind runs; a second start replaces the first. Its end is an event."""
 
     GATHER = "gather"
     """The first claim has waited long enough for others to join."""
@@ -189,4 +189,4 @@ Event: TypeAlias = (
     | Timer
 )
 SESSION_EVENTS = (Suspended, Connected, Expired, Refused)
-"""Each of them counts, in its order; of the others two are as good as one."""
+"""The mailbox keeps each of these, in order; of equal other events it keeps one."""

@@ -28,7 +28,7 @@ class ClassicStrategy(NamedTuple):
 
     @classmethod
     def of(cls, name: str, dialect: Dialect) -> ClassicStrategy:
-        """From the two properties."""
+        """Return the strategy that the two properties stand for."""
         return cls(name, dialect if STRATEGIES[name].dialects else None)
 
     def assign(self, group: GroupSnapshot) -> Assignment:
@@ -44,7 +44,7 @@ CLASSIC_STRATEGIES = tuple(
 def strategies_of_members(
     group: GroupSnapshot, owners: Mapping[TopicPartition, str]
 ) -> dict[str, tuple[ClassicStrategy, ...]]:
-    """{consumer id: the strategies that give it just what it owns}; none for a member that owns nothing.
+    """Return {consumer id: the strategies that give it just what it owns}; none for a member that owns nothing.
 
     owners: {partition: text of the owner znode}. A text without thread, as other clients write it, counts for any
     thread of the member.
@@ -124,12 +124,12 @@ def telling_partitions(
 def tells_of_no_other(
     telling: Iterable[tuple[TopicPartition, ConsumerThreadId]], owners: Mapping[TopicPartition, str]
 ) -> bool:
-    """Whether none of the strategies that would give these partitions to these threads is what the group shows."""
+    """Return whether no partition has the owner that another strategy gives it: so the group shows none of these."""
     return all(owners.get(tp) not in (str(thread), thread.consumer_id) for tp, thread in telling)
 
 
 def _settings(shown: tuple[ClassicStrategy, ...]) -> str:
-    """The properties to set; which of several dialects, only the members' version of Kafka can say."""
+    """Return the properties to set. If several dialects fit, the members' version of Kafka decides which."""
     by_name: dict[str, list[str]] = {}
     for strategy in shown:
         by_name.setdefault(strategy.name, []).extend(filter(None, [strategy.dialect]))
@@ -145,7 +145,7 @@ _Shares = Mapping[str, Mapping[TopicPartition, ConsumerThreadId]]
 
 
 def _all_shares(group: GroupSnapshot) -> Iterator[tuple[ClassicStrategy, _Shares]]:
-    """Each strategy that takes the group, with {consumer id: what it gives the member}."""
+    """Yield each strategy that does not refuse the group, with {consumer id: the member's share}."""
     for strategy in CLASSIC_STRATEGIES:
         try:
             assignment = strategy.assign(group)
@@ -160,7 +160,7 @@ def _all_shares(group: GroupSnapshot) -> Iterator[tuple[ClassicStrategy, _Shares
 def _held_by_members(
     group: GroupSnapshot, owners: Mapping[TopicPartition, str]
 ) -> dict[str, dict[TopicPartition, str]]:
-    """{consumer id: {partition: text}}, of partitions that exist and members that are registered."""
+    """Return {consumer id: {partition: text}} of existing partitions and registered members."""
     held: dict[str, dict[TopicPartition, str]] = {consumer_id: {} for consumer_id in group.members}
     there = {topic: frozenset(group.partitions.get(topic, ())) for topic in {tp.topic for tp in owners}}
     for tp, text in owners.items():
@@ -171,7 +171,7 @@ def _held_by_members(
 
 
 def owner_id(text: str) -> str:
-    """The consumer id in an owner znode's text; other clients than the JVM's write it without a thread."""
+    """Return the consumer id in an owner znode's text; clients other than the JVM's write it without a thread."""
     try:
         return ConsumerThreadId.parse(text).consumer_id
     except ValueError:

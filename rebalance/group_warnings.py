@@ -17,7 +17,7 @@ from zk_layout.model import ConsumerRegistration, SubscriptionPattern, TopicPart
 from zk_layout.shown import shown
 
 _LONGEST = 200
-"""Characters of what others wrote."""
+"""The most characters shown of a text that another client wrote."""
 _SHOWN = 3
 """The most items that a sentence names."""
 
@@ -37,10 +37,9 @@ class GroupWarning:
 def group_warnings(
     group: GroupSnapshot, owners: Mapping[TopicPartition, str], *, ours: ClassicStrategy | None = None
 ) -> list[GroupWarning]:
-    """All that is wrong with the group.
+    """Return the warnings about a group.
 
-    owners: {partition: text of its owner znode}. ours: how a member that asks would divide the group; an operator
-    has no strategy.
+    owners: {partition: text of its owner znode}. ours: the strategy of the member that asks; None for an operator.
     """
     return [
         *(warning for consumer_id in group.unreadable for warning in _of_unreadable(group, consumer_id)),
@@ -124,7 +123,10 @@ def _of_unreadable(group: GroupSnapshot, consumer_id: str) -> Iterator[GroupWarn
 
 
 def _of_kafka_node_among_others(group: GroupSnapshot) -> Iterator[GroupWarning]:
-    """It divides as range does, but counts members and not streams, and takes what others name for topics."""
+    """Warn of kafka-node beside unlike members.
+
+    It divides as range does, but counts members instead of streams, and takes each filter for a topic's name.
+    """
     nodes = tuple(name for name in group.members if group.kinds.get(name) is MemberKind.KAFKA_NODE)
     others = [(name, member) for name, member in group.members.items() if name not in nodes]
     unlike = [
@@ -185,9 +187,9 @@ def _of_strategies(
 def _of_unequal_subscriptions(
     group: GroupSnapshot, owners: Mapping[TopicPartition, str], ours: ClassicStrategy | None
 ) -> Iterator[GroupWarning]:
-    """Round-robin up to 0.10.1 refuses them."""
+    """Warn of subscriptions that round-robin up to 0.10.1 refuses."""
     if ours is None:
-        # such members would own nothing; one strategy that explains what is owned is not theirs
+        # members that refuse the group own nothing; if partitions are owned, the members use another strategy
         held = {text for tp, text in owners.items() if tp.topic in group.partitions}
         concerned = bool(group.partitions) and not held
         who = "if its members divide by roundrobin and are of Kafka 0.8.2 to 0.10.1, they"
@@ -224,7 +226,7 @@ def _of_missing_topics(group: GroupSnapshot) -> Iterator[GroupWarning]:
 
 
 def some(things: Iterable[object]) -> str:
-    """The first few, in words."""
+    """Return the first few things as text, and the number of the others."""
     names = [shown(str(thing), _LONGEST) for thing in things]
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     return ", ".join(names[:_SHOWN]) + more

@@ -28,7 +28,7 @@ def set_of(characters: Iterable[str]) -> CharSet:
 
 
 def set_of_range(first: int, last: int) -> CharSet:
-    """The set of the code points first to last, both included; beyond ASCII they are left out."""
+    """Return the set of the code points first to last, both included, without those beyond ASCII."""
     last = min(last, 127)
     return ((1 << (last + 1)) - (1 << first)) if first <= last else NOTHING
 
@@ -39,7 +39,7 @@ def complement(characters: CharSet) -> CharSet:
 
 
 def in_both_cases(characters: CharSet) -> CharSet:
-    """The set and its letters in the other case: what CASE_INSENSITIVE does to a literal or a range."""
+    """Return the set with its letters in both cases, as CASE_INSENSITIVE changes a literal or a range."""
     upper = characters & UPPER
     lower = characters & LOWER
     return characters | (upper << 32) | (lower >> 32)
@@ -57,7 +57,7 @@ def to_python_class(characters: CharSet) -> str:
 
 
 def _runs(characters: CharSet) -> str:
-    """The ASCII members as Python writes them inside a class: a-z and the like, everything else escaped."""
+    """Return the ASCII characters as the inside of a Python class: ranges, all but letters and digits escaped."""
     text = []
     code = 0
     while code < 128:
@@ -102,7 +102,7 @@ CASED_PROPERTIES = frozenset(
     {"Lower", "Upper", "IsLowercase", "IsUppercase", "javaLowerCase", "javaUpperCase", *_CASED}
     | {f"{prefix}{name}" for name in _CASED for prefix in _CATEGORY_PREFIXES}
 )
-"""Properties that tell cases apart: under (?i) they match both cases in Java 15 and newer, one before."""
+"""Properties of one case: under (?i) they match both cases in Java 15 and newer, only their own before."""
 
 _CATEGORIES = (
     *("L", "Lu", "Ll", "Lt", "Lm", "Lo", "M", "Mn", "Me", "Mc", "N", "Nd", "Nl", "No", "Z", "Zs", "Zl", "Zp"),

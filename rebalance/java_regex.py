@@ -32,7 +32,7 @@ from rebalance.bounded_regex import BoundedPattern
 from rebalance.errors import UnsupportedRegexError
 
 LONGEST = 64 * 1024
-"""Of a filter: one of a thousand topics is shorter, and to compile one takes a second for each 60,000 characters."""
+"""The most characters of a filter. One of a thousand topics is shorter; 60,000 characters take a second to compile."""
 _MAX_DEPTH = 50
 _MAX_REPEAT = 2**31 - 1
 _DIGITS = frozenset("0123456789")
@@ -66,11 +66,11 @@ def compile_java_regex(regex: str) -> BoundedPattern:
     return compiled
 
 
-# any client may register a filter that takes 25 ms for each topic (bounded_regex), or a second until it is refused, and
-# each reading of the group asks again
+# Cached, because each reading of the group asks again, and any client may register a filter that takes 25 ms for each
+# topic (bounded_regex), or a second until it is refused.
 @lru_cache(maxsize=1024)
 def _compiled(regex: str) -> BoundedPattern | str:
-    """The pattern, or why there is none."""
+    """Return the pattern, or the reason why there is none."""
     if len(regex) > LONGEST:
         return f"it is longer than {LONGEST} characters"
     try:
@@ -82,7 +82,7 @@ def _compiled(regex: str) -> BoundedPattern | str:
 
 
 def translate_java_regex(regex: str) -> str:
-    """The Python regular expression for a Java one. Raises: UnsupportedRegexError."""
+    """Translate a Java regular expression into one of Python. Raises: UnsupportedRegexError."""
     return _Parser(regex).translate()
 
 
@@ -98,9 +98,9 @@ class _Flags:
 
 @dataclass(frozen=True, slots=True)
 class _Atom:
-    """Something a quantifier may follow.
+    """A translated part that a quantifier may follow.
 
-    single: one character, so that it can match in one way only. may_be_empty: it can match nothing at all.
+    single: it is one character, which can match in one way only. may_be_empty: it can match the empty text.
     """
 
     text: str
@@ -110,14 +110,14 @@ class _Atom:
 
 @dataclass(slots=True)
 class _Group:
-    """A capturing group, closed once its bracket is."""
+    """A capturing group. closed: the parser is past its closing bracket. repeated: a quantifier repeats it."""
 
     closed: bool = False
     repeated: bool = False
 
 
 class _Parser:
-    """One pass over a regular expression; `at` is where it stands."""
+    """One pass over a regular expression. at: the index of the next character."""
 
     def __init__(self, regex: str) -> None:
         self.regex = regex
@@ -143,7 +143,7 @@ class _Parser:
     # reading
 
     def peek(self, ahead: int = 0) -> str:
-        """The character there, or the empty text past the end."""
+        """Return the character that many places ahead, or the empty text past the end."""
         at = self.at + ahead
         return self.text[at : at + 1]
 
@@ -155,7 +155,7 @@ class _Parser:
         return False
 
     def next(self, missing: str) -> str:
-        """The next character, stepped over."""
+        """Return the next character, and step over it."""
         character = self.peek()
         if not character:
             self.refuse(missing)
@@ -163,7 +163,7 @@ class _Parser:
         return character
 
     def until(self, end: str, what: str) -> str:
-        """The text before end, both stepped over."""
+        """Return the text before end, and step over both."""
         stop = self.text.find(end, self.at)
         if stop < 0:
             self.refuse(f"unclosed {what}")
@@ -181,7 +181,7 @@ class _Parser:
                 quoted = regex[at + 2 :] if stop < 0 else regex[at + 2 : stop]
                 at = len(regex) if stop < 0 else stop + 2
                 if quoted[:1] in _DIGITS:
-                    # as it stands it could become part of an escape before the \Q
+                    # unescaped, the digit could become part of an escape before the \Q
                     text.append(f"\\x3{quoted[0]}")
                     quoted = quoted[1:]
                 text.extend(c if c.isalnum() or not c.isascii() else f"\\{c}" for c in quoted)
@@ -194,7 +194,7 @@ class _Parser:
     # structure
 
     def alternatives(self) -> _Atom:
-        """A sequence, or several parted by |."""
+        """Parse a sequence, or several separated by |."""
         self.depth += 1
         if self.depth > _MAX_DEPTH:
             self.refuse(f"nested more than {_MAX_DEPTH} deep")
@@ -205,7 +205,7 @@ class _Parser:
         return _Atom("|".join(b.text for b in branches), may_be_empty=any(b.may_be_empty for b in branches))
 
     def sequence(self) -> _Atom:
-        """Atoms with their quantifiers, up to | or ) or the end."""
+        """Parse atoms with their quantifiers, up to | or ) or the end."""
         parts = []
         while (character := self.peek()) and character not in "|)":
             groups_before = len(self.groups)
@@ -215,7 +215,7 @@ class _Parser:
         return _Atom("".join(p.text for p in parts), may_be_empty=all(p.may_be_empty for p in parts))
 
     def atom(self, character: str) -> _Atom | None:
-        """The next thing to be quantified; None for a group that only sets flags."""
+        """Parse the next part that a quantifier may follow; return None for a group that only sets flags."""
         if character in "?*+":
             self.refuse(f"dangling {character}")
         if character == "{":
@@ -250,14 +250,14 @@ class _Parser:
         return _Atom(re.escape(character), single=True)
 
     def check_unicode_case(self) -> None:
-        """Under (?iu) the Kelvin sign matches k; rare enough to be refused."""
+        """Refuse a character beyond ASCII under (?iu), where the Kelvin sign matches k: too rare to support."""
         if self.flags.ignore_case and self.flags.unicode_case:
             self.refuse("a character beyond ASCII under (?iu)")
 
     # quantifiers
 
     def quantified(self, atom: _Atom, groups_before: int) -> _Atom:
-        """The atom with the quantifier that follows it, if any."""
+        """Parse the quantifier that follows the atom, if any; return both."""
         counts = self.counts()
         if counts is None:
             return atom
@@ -276,7 +276,7 @@ class _Parser:
             repeated = f"{body}{text}?"
         elif self.take("+"):
             if least > 1 and not atom.single:
-                # Java takes the first match of each round for good, Python only that of all rounds
+                # Java keeps the first match of each round, Python only the first match of all rounds together
                 self.refuse("a possessive quantifier that asks for two or more of a group")
             repeated = self.atomic(f"{body}{text}")
         else:
@@ -286,7 +286,7 @@ class _Parser:
         return _Atom(f"(?:{repeated})", may_be_empty=least == 0 or atom.may_be_empty)
 
     def counts(self) -> tuple[int, str] | None:
-        """(least number, the quantifier's text), stepped over; None if there is no quantifier."""
+        """Parse a quantifier; return (least number, its text), or None if there is none."""
         character = self.peek()
         if character and character in "?*+":
             self.at += 1
@@ -313,7 +313,7 @@ class _Parser:
     # groups
 
     def group(self) -> _Atom | None:
-        """A bracket, with all that may follow its (?."""
+        """Parse a bracket, with or without (? and the signs that may follow it."""
         self.at += 1
         outer = self.flags
         if not self.take("?"):
@@ -415,7 +415,7 @@ class _Parser:
         return self.literal(self.escaped_character(character))
 
     def numbered_reference(self, digit: str) -> _Atom:
-        """Java reads on as long as there is a group of that number."""
+        """Parse the number of a group. Java reads more digits as long as there is a group of that number."""
         number = int(digit)
         while (more := self.peek()) and more in "0123456789" and number * 10 + int(more) <= len(self.groups):
             number = number * 10 + int(more)
@@ -433,7 +433,7 @@ class _Parser:
         return _Atom(f"(?{'i' if self.flags.ignore_case else ''}:\\{number})", may_be_empty=True)
 
     def escaped_character(self, character: str) -> str:
-        r"""The one character that \character stands for, inside a class or outside."""
+        r"""Return the one character that \character stands for, inside a class or outside."""
         if character in _CONTROL_ESCAPES:
             return _CONTROL_ESCAPES[character]
         match character:
@@ -505,7 +505,7 @@ class _Parser:
         return found
 
     def union(self, begin: int) -> tuple[chars.CharSet, bool]:
-        """Elements up to ] or &&, and whether none of them was a class. A ] at begin is a literal."""
+        """Parse elements up to ] or &&; return their set, and whether none was a class. A ] at begin is a literal."""
         found = chars.NOTHING
         plain = True
         first = self.at
@@ -527,7 +527,7 @@ class _Parser:
                 found |= self.element()
 
     def element(self) -> chars.CharSet:
-        """One character, one range, or one escape that stands for a set."""
+        """Parse one character, one range, or one escape that stands for a set."""
         start: str
         if self.take("\\"):
             character = self.next("a backslash at the end")

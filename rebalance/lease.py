@@ -17,11 +17,14 @@ from rebalance.clock import Clock
 from zk_layout.store import ZkStore
 
 _SHARE = 0.95
-"""Of the session timeout: a server that is no leader tells the leader of a heartbeat only with its own next one."""
+"""The part of the session timeout that a lease lasts.
+
+Below 1, because a server that is not the leader reports a client's heartbeat to the leader only with its own next one.
+"""
 
 
 class Lease:
-    """The lease of one member. session_id: the one in which everything that it owns was claimed. From any thread."""
+    """The lease of one member; any thread may ask. session_id: returns the session in which the member claimed."""
 
     def __init__(self, store: ZkStore, session_id: Callable[[], int], clock: Clock) -> None:
         self._store = store
@@ -30,11 +33,11 @@ class Lease:
         self._until = float("-inf")
 
     def holds(self) -> bool:
-        """Whether messages may be handed out now. The time of the last answer is looked up only when it must be."""
+        """Return whether the member may hand out messages now. Asks the store only when the known lease has ended."""
         now = self._clock.monotonic()
         if now < self._until:
             return True
-        # a thread that stands still in the midst of this finds itself with a lease that is too short, never too long
+        # now was read before the silence, so a thread that pauses here gets a lease that is too short, never too long
         silence_s = self._store.silence_s(self._session_id())
         self._until = now + self._store.session_timeout_ms * _SHARE / 1000 - silence_s
         return now < self._until

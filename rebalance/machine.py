@@ -69,7 +69,7 @@ from zk_layout.errors import LegacyConsumerError
 
 
 class Phase(Enum):
-    """Where a member stands."""
+    """The phases of a member."""
 
     CREATED = "created"
     JOINING = "joining"
@@ -78,11 +78,11 @@ class Phase(Enum):
     """It is registered for the first time, and others that start at the same time may join before it claims."""
     REBALANCING = "rebalancing"
     DRAINING = "draining"
-    """Users have messages of partitions in hand that are to go."""
+    """The user's code has messages in hand of partitions that the member must release."""
     WAITING = "waiting"
-    """Others' owner znodes are in the way, or the last attempt failed."""
+    """Another client's owner znode is in the way, or the last attempt failed."""
     DEGRADED = "degraded"
-    """Said of a member whose tries are used up, until it is STABLE; its MemberState keeps the phase beside that."""
+    """Shown of a member whose tries are used up, until it is STABLE; MemberState.phase keeps its phase meanwhile."""
     STABLE = "stable"
     EXPIRED = "expired"
     LEAVING = "leaving"
@@ -96,14 +96,15 @@ _TRYING = frozenset({Phase.JOINING, Phase.GATHERING, Phase.REBALANCING, Phase.DR
 class MemberState:
     """The whole memory of the machine.
 
-    session_id: the session it knows, in which all that is owned was claimed.
-    paused: delivery is, because the connection has been lost for long. refusal: why there will be no session any more.
+    session_id: the last session that the machine knows, in which the member claimed all that it owns.
+    paused: delivery is paused, because the connection has been lost for long. refusal: ZooKeeper's refusal of the
+    credentials, after which there is no session any more.
     gathered: the first claim has waited for others. missed: the list of members did not show me, in this session.
-    tries: back-offs that ran out since the member was last settled. degraded: they were used up since then.
-    obstacle: why the last attempt did not succeed.
-    backing_off, draining: that timer is running; it is started once and not prolonged by what happens meanwhile.
+    tries: back-offs that ran out since the member was last settled. degraded: the tries were used up since then.
+    obstacle: the error that kept the last attempt from success.
+    backing_off, draining: the timer BACKOFF, or DRAIN, runs; later events do not prolong it.
     overdue: drain.timeout.ms ran out, and no rebalance has ended since. doubted: owner znodes of mine may be gone.
-    looks: how many times in a row the group changed while it was looked at.
+    looks: how many readings in a row the group changed while the member read it.
     """
 
     phase: Phase = Phase.CREATED
@@ -124,7 +125,7 @@ class MemberState:
 
     @property
     def shown(self) -> Phase:
-        """The phase as it is said: a member that tries again is DEGRADED all the same."""
+        """The phase to report: a degraded member stays DEGRADED while it tries again."""
         return Phase.DEGRADED if self.degraded and self.phase in _TRYING else self.phase
 
 
@@ -134,7 +135,7 @@ class Policy:
 
     suspicion_ms: how long without a connection until delivery is paused.
     gather_ms: how long the first claim waits for others to join; 0 = not.
-    absence_ms: how long what members had that left waits for them, or for others in their place; 0 = not.
+    absence_ms: how long the partitions of members that left wait for them, or for others in their place; 0 = not.
     """
 
     max_retries: int
@@ -149,15 +150,18 @@ Step: TypeAlias = tuple[MemberState, tuple[Action, ...]]
 Kind: TypeAlias = type[Event] | Timer
 
 LEAST_PAUSE_MS = 1000
-"""Between two tries, once rebalance.max.retries are used up: rebalance.backoff.ms may be 0; and while it leaves."""
+"""The least pause between two tries, once rebalance.max.retries are used up or while the member leaves.
+
+rebalance.backoff.ms may be 0.
+"""
 QUIET_MS = 1000
-"""How long a member has been settled before it watches its owner znodes: not while a group comes together."""
+"""How long a member stays settled before it watches its owner znodes: it does not while others still join."""
 MOST_LOOKS = 10
-"""In a row, while others come and go faster than one can look; then what was seen last has to do."""
+"""The most readings in a row during which the group changes; the member acts on the last of them all the same."""
 
 
 def step(state: MemberState, event: Event, policy: Policy) -> Step:
-    """Decide what an event means."""
+    """Return the next state, and the actions for an event."""
     if state.phase is Phase.CLOSED:
         return state, ()
     if isinstance(event, Connected):
@@ -207,7 +211,7 @@ def _note(state: MemberState, event: Event, policy: Policy) -> Step:
         case Overtaken():
             return replace(state, doubted=False, looks=state.looks + 1), ()
         case Failed():
-            # a member that leaves waits for its users once; a failed request does not begin that wait again
+            # a leaving member waits for messages in hand once; a failed request does not begin that wait again
             overdue = state.overdue and state.phase is Phase.LEAVING
             return replace(state, obstacle=event.error, overdue=overdue, looks=0), ()
         case Blocked():
@@ -220,7 +224,7 @@ def _note(state: MemberState, event: Event, policy: Policy) -> Step:
             return state, ()
 
 
-# What is done on the way into a phase.
+# Each of these functions returns the state and the actions on the way into a phase.
 
 
 def _register(state: MemberState, _event: Event, _policy: Policy) -> Step:
@@ -284,12 +288,12 @@ def _guard(state: MemberState, _event: Event, _policy: Policy) -> Step:
 def _begin_leaving(state: MemberState, event: Event, policy: Policy) -> Step:
     timeout_ms = event.timeout_ms if isinstance(event, CloseRequested) else 0
     leaving = replace(state, backing_off=False, draining=False, overdue=False)
-    # without a connection the suspicion runs on; it may come back in time for a last commit
+    # without a connection SUSPICION runs on, because the connection may come back in time for a last commit
     cancel = tuple(CancelTimer(name) for name in Timer if name is not Timer.SUSPICION)
     begun: tuple[Action, ...] = (*cancel, StartTimer(Timer.CLOSE, timeout_ms))
     if state.connected:
         return leaving, (*begun, *_reconcile(leaving, event, policy)[1])
-    # messages that users got now would come again if ZooKeeper stays away
+    # messages handed out now could not be committed if ZooKeeper stays away, and would come again
     return replace(leaving, paused=True), (*begun, PauseDelivery())
 
 
@@ -316,7 +320,7 @@ def _leave(state: MemberState, _event: Event, _policy: Policy) -> Step:
 
 
 def _lose_and_leave(state: MemberState, _event: Event, _policy: Policy) -> Step:
-    """Nothing is left that could be released, and nothing may be committed for it."""
+    """Leave after the session has ended: all partitions are lost, so release and commit nothing."""
     return state, (DropOwnership(), *_CANCEL_ALL, Leave())
 
 
@@ -329,7 +333,7 @@ def _begin_anew(state: MemberState, _event: Event, _policy: Policy) -> Step:
 
 
 def _lose_and_begin_anew(state: MemberState, event: Event, policy: Policy) -> Step:
-    """A session whose predecessor ended unheard has lost everything all the same."""
+    """Lose everything and register: the last session has ended without an Expired event."""
     _, lost = _lose(state, event, policy)
     after, begun = _begin_anew(state, event, policy)
     return after, (*lost, *begun)
@@ -361,7 +365,7 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """Any of these events in any of these phases leads to a phase, and does something on the way."""
+    """Each of these events, in each of these phases, leads to the phase `to`; `do` returns the actions."""
 
     phases: tuple[Phase, ...]
     events: tuple[Kind, ...]
@@ -380,7 +384,7 @@ _OTHERS_MAY_JOIN = Condition(
     "others may join before it claims", lambda state, policy: policy.gather_ms > 0 and not state.gathered
 )
 _MISSED = Condition("its id znode was deleted", lambda state, _policy: state.missed)
-"""Another client did that; the member may still own partitions."""
+"""Another client deleted it; the member may still own partitions."""
 
 # fmt: off
 TABLE = (

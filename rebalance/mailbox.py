@@ -16,7 +16,7 @@ from zk_layout.store import WatchEvent
 
 @dataclass(frozen=True, slots=True)
 class Errand:
-    """Something to be done on the coordinator's thread that does not concern who owns what."""
+    """A call to make on the coordinator's thread, which does not concern the ownership of partitions."""
 
     run: Callable[[], None]
 
@@ -35,9 +35,9 @@ Alarm: TypeAlias = Timer | Chore | Errand
 
 
 class Mailbox:
-    """A queue with a bell, and alarms. Anybody posts; one thread takes, and sets the alarms.
+    """A queue of events, and alarms. Any thread posts; the coordinator's thread takes, and sets the alarms.
 
-    The queue is bounded by what there is to say: all but session events mean "look again", so each waits only once.
+    The queue is bounded because equal mail waits only once: all but session events just mean "read again".
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -45,7 +45,7 @@ class Mailbox:
         self._lock = threading.RLock()
         self._bell = Flag()
         self._inbox: dict[object, Mail] = {}
-        """By the mail itself; a session event by a key of its own."""
+        """{key: mail}. The key is the mail itself; each session event has a key of its own."""
         self._alarms: dict[Alarm, float] = {}
 
     def post(self, mail: Mail) -> None:
@@ -56,7 +56,7 @@ class Mailbox:
         self._bell.set()
 
     def take(self, *, errands_first: bool = False) -> list[Mail]:
-        """Take the first mail, errands last; or all watch events, if it is one: together one reason to read again.
+        """Take the first mail, errands last; if it is a watch event, take all watch events, for one common reading.
 
         Errands wait because they concern this member only, while a whole group may wait for a member's rebalance.
         """
@@ -64,7 +64,7 @@ class Mailbox:
         with self._lock:
             mail = [self._inbox.pop(key) for key in self._first(errands_first=errands_first)]
             if self._inbox:
-                # an exception may end the handling of this mail, and then the coordinator waits for the bell
+                # an exception may end the handling of this mail; the coordinator then waits for this flag
                 self._bell.set()
             return mail
 
@@ -78,25 +78,25 @@ class Mailbox:
         return [] if first is None else [first]
 
     def changed(self) -> set[str]:
-        """Return the paths of the watch events that wait, first or behind something else."""
+        """Return the paths of all watch events that wait."""
         with self._lock:
             waiting = list(self._inbox)
         return {key.path for key in waiting if isinstance(key, WatchEvent)}
 
     def set_alarm(self, alarm: Alarm, delay_ms: int, since_s: float | None = None, *, no_later: bool = False) -> None:
-        """Ring once, delay_ms from since_s on, by default from now; an alarm that is set already begins anew.
+        """Set an alarm for delay_ms after since_s, by default after now; an alarm that is set already begins anew.
 
-        no_later: unless it rings earlier.
+        no_later: if the alarm is set already, it keeps the earlier of the two times.
         """
         at = (self._clock.monotonic() if since_s is None else since_s) + delay_ms / 1000
         self._alarms[alarm] = min(at, self._alarms.get(alarm, at)) if no_later else at
 
     def cancel_alarm(self, alarm: Alarm) -> None:
-        """Do not ring; none set is fine."""
+        """Cancel an alarm; harmless if it is not set."""
         self._alarms.pop(alarm, None)
 
     def take_alarm(self) -> Alarm | None:
-        """An alarm whose time has come, the earliest first."""
+        """Take the earliest alarm whose time has come; None if there is none."""
         alarm = min(self._alarms, key=self._alarms.__getitem__, default=None)
         if alarm is None or self._alarms[alarm] > self._clock.monotonic():
             return None
@@ -104,9 +104,9 @@ class Mailbox:
         return alarm
 
     def idle_s(self) -> float:
-        """Return how long until an alarm rings, if nothing is posted."""
+        """Return the seconds until the next alarm; infinite if none is set."""
         return max(0.0, min(self._alarms.values(), default=float("inf")) - self._clock.monotonic())
 
     def wait(self, timeout_s: float) -> None:
-        """Until there is mail, at most timeout_s."""
+        """Wait until there is mail, at most timeout_s."""
         self._clock.wait(self._bell, min(timeout_s, 3600.0))

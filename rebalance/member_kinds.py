@@ -1,4 +1,4 @@
-r"""Which client wrote a registration or an owner znode, as far as its bytes betray it.
+r"""Tells which client wrote a registration or an owner znode, as far as the bytes show it.
 
 Every client has its own way of writing the same thing. Blanks, the order of keys and the escaping of a wildcard tell
 them apart:
@@ -31,14 +31,14 @@ from zk_layout.model import ConsumerThreadId
 
 
 class MemberKind(Enum):
-    """A client, in the words that people are shown."""
+    """A client. The values are the texts that users see."""
 
     KAFKA_0_7 = "Kafka 0.7"
     KAFKA_0_8_0 = "Kafka 0.8.0"
     KAFKA_0_8_1 = "Kafka 0.8.1"
     """Known only by a regular expression that is not escaped at all."""
     KAFKA = "Kafka 0.8.1+"
-    """Of any version from it on, or legacy-consumer."""
+    """Any version from 0.8.1 on, or legacy-consumer."""
     KAFKA_0_8_2 = "Kafka 0.8.2 to 1.0.0"
     """Known only by a regular expression that is escaped once; or legacy-consumer."""
     KAFKA_1_0_1 = "Kafka 1.0.1+"
@@ -130,7 +130,10 @@ def meant_regex(regex: str) -> str | None:
 
 
 def _by_escaping(entries: str) -> MemberKind:
-    """entries: what stands between the braces of `subscription`; its first key is the regular expression."""
+    """Return the kind that the escaping shows.
+
+    entries: the text between the braces of `subscription`; its first key is the regular expression.
+    """
     if "\\" not in entries:
         return MemberKind.KAFKA
     try:

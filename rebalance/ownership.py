@@ -1,16 +1,17 @@
 """Claims and releases owner znodes: all of a plan or nothing, and only what this session owns.
 
-A claim is one multi of creates, held together with a check that this member is still registered. ZooKeeper refuses it
-as a whole when one owner znode exists, and says which; that one is read and watched. If it belongs to my own session (a
-claim whose reply was lost) all that do are adopted; any other is reported with its owner's name.
+A claim is one multi: a check that this member is still registered, and the creates. If one owner znode exists,
+ZooKeeper refuses the whole multi and names that znode, and the member reads and watches it. If it belongs to the
+member's own session (a claim whose reply was lost), the member adopts all owner znodes of its session; otherwise it
+reports the owner.
 
-A look costs a round trip, so a release does without where it would say nothing new: an owner znode that is watched
-since the transaction that wrote it is mine until the watch fires, and whoever was answered since would have heard of
-that.
+To read owner znodes costs a round trip. A release omits that for an owner znode that is watched since the transaction
+that wrote it: the znode is the member's until the watch fires, and the store calls a watcher before it returns a later
+answer of ZooKeeper.
 
-A reply that never came leaves it open whether a claim was made, and a claim of several requests may fail between two of
-them, whatever the error. Such partitions are kept in mind as doubtful, and their owner znodes are looked at before the
-next decision.
+After a lost reply the member does not know whether ZooKeeper carried out the claim, and a claim of several requests may
+fail between two of them, with any error. The member notes such partitions as doubtful, and reads their owner znodes
+before the next decision.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ class Ownership:
         self._written_at: dict[TopicPartition, int] = {}
         """The transaction (zxid) that wrote the owner znode."""
         self._watched: set[str] = set()
-        """The owner znodes that are watched since then."""
+        """The paths of the owner znodes that are watched since that transaction."""
         self._session_id = 0
         self._on_free: Callable[[], None] = lambda: None
         self._on_gone: Callable[[], None] = lambda: None
@@ -78,7 +79,7 @@ class Ownership:
         return self._session_id
 
     def begin_session(self, session_id: int) -> None:
-        """From now on claim in this session; nothing of another one is owned any more. Twice the same is harmless."""
+        """Claim in this session from now on, and own nothing of an earlier one. The same session twice is harmless."""
         if session_id != self._session_id:
             self._session_id = session_id
             self.forget()
@@ -109,13 +110,13 @@ class Ownership:
                 try:
                     in_the_way = self._create_all(todo, claimed)
                 except NoNodeError:
-                    # once in the life of a group; most who claim find the folder there
+                    # once in the life of a group: later claims find the folder
                     self._make_folders({tp.topic for tp in todo})
                     continue
                 if in_the_way is not None and self._is_mine(in_the_way):
                     claimed.update(self._adopt(todo))
         except Exception as error:
-            # in mind before it is undone: that may fail as well
+            # noted before the deletion below, which may fail as well
             self._doubtful.update(wanted)
             if not isinstance(error, ConnectionLostError):
                 self._delete_owners(claimed)
@@ -125,15 +126,15 @@ class Ownership:
             raise
         self._owned.update(claimed)
         if left := wanted.keys() - claimed.keys():
-            # each look found them free, each claim found them taken: somebody comes and goes
+            # each read found the znode gone, each claim found it there: another client creates and deletes it
             on_free()
             raise PartitionOwnedError(dict.fromkeys(left, "(changing)"))
 
     def release(self, partitions: Iterable[TopicPartition], *, just_asked: bool = False) -> None:
         """Delete the owner znodes of these partitions, as far as they are still this member's.
 
-        just_asked: ZooKeeper has answered something since the caller began, so that watches that fired are known.
-        A JVM member deletes owner znodes by path alone. One of this member's may therefore be another member's by now.
+        just_asked: ZooKeeper has answered a request since the caller began, so the watches that fired before are known.
+        A JVM member deletes owner znodes by path alone, so another member may own one of these znodes by now.
         """
         going = {tp: self._owned[tp] for tp in partitions if tp in self._owned}
         try:
@@ -171,14 +172,14 @@ class Ownership:
         return is_all_gone
 
     def resolve_doubts(self) -> None:
-        """Look at the owner znodes of claims and releases whose outcome is not known."""
+        """Read the owner znodes of claims and releases whose outcome is not known."""
         if not self._doubtful:
             return
         self._owned.update(self._adopt(dict(self._doubtful)))
         self._doubtful = {}
 
     def lost(self) -> set[TopicPartition]:
-        """Of what I believe to own, what the owner znodes no longer show as mine; those are owned no more."""
+        """Return the partitions that I believed to own and whose owner znodes are not mine; they are owned no more."""
         mine = self._mine_among(self._owned)
         self._correct(mine, self._owned)
         gone = self._owned.keys() - mine.keys()
@@ -189,7 +190,7 @@ class Ownership:
     def watch_owned(self, on_gone: Callable[[], None]) -> bool:
         """Watch the owner znodes that are mine and not watched yet, each since it was written; False if there are none.
 
-        on_gone is called on a thread of the store, at once for what is gone already, and not for what I release myself.
+        on_gone: called on a thread of the store, at once for a znode that changed already, never for my own release.
         """
         self._on_gone = on_gone
         fresh: dict[int, list[str]] = {}
@@ -209,7 +210,7 @@ class Ownership:
     def _note_change(self, event: WatchEvent) -> None:
         if event.path in self._watched:
             self._watched.discard(event.path)
-            # all is looked at again after the loss of a connection
+            # after a lost connection the member reads all its owner znodes again
             if event.kind is not WatchKind.LOST:
                 self._on_gone()
 
@@ -223,9 +224,10 @@ class Ownership:
     def _create_all(
         self, todo: Mapping[TopicPartition, ConsumerThreadId], claimed: dict[TopicPartition, ConsumerThreadId]
     ) -> TopicPartition | None:
-        """Create in as few requests as fit, noting what was created. Returns: what is in the way, if anything is.
+        """Create in as few requests as possible; note in claimed what was created.
 
-        The last partition first: a JVM member releases one by one, and the one in the way goes with its last ones.
+        The last partition is first: a JVM member releases one by one, and deletes the reported znode among its last.
+        Returns: a partition whose owner znode is in the way; None if there is none.
         Raises: NoNodeError if a topic's directory is missing; SessionExpiredError; the store's other errors.
         """
         ops = [
@@ -252,9 +254,9 @@ class Ownership:
         self._on_free()
 
     def _is_mine(self, tp: TopicPartition) -> bool:
-        """Return whether my session holds what is in the way; False if it is gone.
+        """Return whether the owner znode in the way is my session's; False if it is gone.
 
-        Raises: PartitionOwnedError if it is another's, which is watched then.
+        Raises: PartitionOwnedError if it is another session's; it is watched then.
         """
         try:
             znode = self._store.get_data(self._owner_path(tp), self._may_be_free)
@@ -267,7 +269,7 @@ class Ownership:
         raise PartitionOwnedError({tp: owner})
 
     def _adopt(self, todo: Mapping[TopicPartition, ConsumerThreadId]) -> dict[TopicPartition, ConsumerThreadId]:
-        """Return which of these are mine already."""
+        """Return the partitions whose owner znodes are my session's already."""
         mine = self._mine_among(todo)
         self._correct(mine, todo)
         return {tp: todo[tp] for tp in mine}
@@ -286,7 +288,7 @@ class Ownership:
             except MultiFailedError as error:
                 if not isinstance(error.cause, NotPermittedError):
                     raise error.cause from error
-                # they are mine whatever they say
+                # my session owns them, whatever their text
                 logger.warning("%s: owner znodes of mine hold another text: %s: %s", self._consumer_id, names, error)
                 continue
             self._written_at.update((tp, zxid) for tp, _ in chunk)
@@ -301,7 +303,7 @@ class Ownership:
     def _delete_chunk(
         self, chunk: Sequence[tuple[TopicPartition, Op]], *, trust_watches: bool = False, and_registration: bool = False
     ) -> None:
-        """Each chunk is looked at just before its request: the requests before it took their time."""
+        """Delete what is still mine of a chunk; check that just before the request, as those before it took time."""
         more = self._registered if and_registration else ()
         for attempt in range(3):
             deletes = self._deletes_of_mine(chunk, more, trust_watches=trust_watches and attempt == 0)
@@ -310,7 +312,7 @@ class Ownership:
             except MultiFailedError as error:
                 if attempt == 2 or not isinstance(error.cause, NoNodeError):
                     raise error.cause from error
-                # deleted by somebody between the look and the request: look again
+                # another client deleted one between the read and the request: read again
             else:
                 return
 
@@ -322,31 +324,31 @@ class Ownership:
     ) -> list[Op]:
         """Return the deletes of what is still mine: the owner znodes of a chunk, and the znodes at more paths."""
         owners = {self._owner_path(tp): tp for tp, _ in chunk}
-        # a watch that fires takes its path out; while some are looked at, the watch of another one may fire
+        # if one is not watched, all are read: a watch that fires during the read removes its path from _watched
         all_watched = trust_watches and owners.keys() <= self._watched
         mine = owners.keys() if all_watched else self._mine_at([*owners, *more]).keys()
         for path, tp in owners.items():
             if path not in mine:
                 logger.warning("%s: the owner znode of %s is not mine any more", self._consumer_id, tp)
-        # what I delete myself is no news
+        # on_gone must not be called for znodes that I delete myself
         self._watched.difference_update(mine)
         return [DeleteOp(path) for path in (*owners, *more) if path in mine]
 
     def _mine_among(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Znode]:
-        """{partition: owner znode} of those whose owner znode belongs to my session."""
+        """Return {partition: owner znode} of the partitions whose owner znode belongs to my session."""
         at = self._mine_at([self._owner_path(tp) for tp in partitions])
         mine = {tp: at[path] for tp in partitions if (path := self._owner_path(tp)) in at}
         self._written_at.update((tp, znode.stat.mzxid) for tp, znode in mine.items())
         return mine
 
     def _mine_at(self, paths: Sequence[str]) -> dict[str, Znode]:
-        """{path: znode} of the paths that exist and belong to my session.
+        """Return {path: znode} of the znodes that exist and belong to my session.
 
         Another member with the same consumer.id has another session.
         """
         if not paths:
             return {}
-        # the Stat of one that an ACL closes says whose it is, too
+        # the Stat of a znode that an ACL forbids to read names its session, too
         znodes, closed = read_or_stat(self._store, paths)
         mine: dict[str, Znode] = {}
         for path, znode in zip(paths, znodes, strict=True):
@@ -357,7 +359,7 @@ class Ownership:
         return mine
 
     def _chunks(self, ops: Sequence[tuple[TopicPartition, Op]]) -> Iterator[list[tuple[TopicPartition, Op]]]:
-        # with the last one the registration is deleted; a check of it takes no more
+        # leaves room to delete the registration with the last chunk; the check of it in a claim takes no more
         limit = self._store.max_multi_bytes - sum(multi_size(DeleteOp(path)) for path in self._registered)
         chunk: list[tuple[TopicPartition, Op]] = []
         size = 0

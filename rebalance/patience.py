@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 
 
 class Patience:
-    """One member's. Used by the coordinator's thread alone."""
+    """Decides for one member whether it waits for absent ones. Used by the coordinator's thread alone."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class Patience:
         delay_ms: int,
         post: Callable[[Event], None],
     ) -> None:
-        """post: tells the coordinator, from a thread of the store, when a member that seemed to wait does not."""
+        """post: enqueues an event, from a thread of the store, when a member that seemed to wait does not."""
         self._consumer_id = consumer_id
         self._store = store
         self._assign = assign
@@ -127,6 +127,6 @@ class Patience:
         hurried = sorted(differ - waits)
         if not hurried:
             return frozenset()
-        # one that has left since the list of members was read gave up its partitions, too: the list is read again
+        # a member that left after the list was read holds nothing either; the reader then reads the list again
         ids = self._store.exists_many([ConsumerIdPath(group, name).path for name in hurried])
         return frozenset(name for name, stat in zip(hurried, ids, strict=True) if stat is not None)

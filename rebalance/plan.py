@@ -43,5 +43,5 @@ def make_plan(
 
 
 def owned_by(assignment: Assignment, consumer_id: str) -> Share:
-    """One member's share of an assignment, sorted as the assignment is."""
+    """Return one member's share of an assignment, sorted as the assignment is."""
     return {partition: thread for partition, thread in assignment.items() if thread.consumer_id == consumer_id}

@@ -1,11 +1,11 @@
 """Reads a group into a GroupSnapshot, and watches what it read in the same call.
 
-It reads little. A registration never changes while its id lives, so each is read once. There are two exceptions: one
-that cannot be read is watched, because kafka-node creates its znode empty and fills it in later; and all are read again
-when the list of ids had more changes than it shows, for a member may have come back under its id with another one. The
-list of ids, the list of topics and the data of each topic are read again only after their watch fired. So a rebalance
-after one join reads the children of `ids` and one registration, and one after nothing reads nothing and returns the
-very same snapshot.
+The reader reads little. A registration does not change while its id lives, so each is read once. There are two
+exceptions. The reader watches a registration that is unreadable or was overwritten, because kafka-node creates its
+znode empty and fills it in later. And it reads all registrations again when the list of ids had more changes than two
+lists show, because a member may have come back under its id with another registration. The list of ids, the list of
+topics and the data of each topic are read again only after their watch fired. So a rebalance after one join reads the
+children of `ids` and one registration. If no watch fired, the reader reads nothing and returns the same snapshot.
 
 Only topics with a subscribed member are read: round-robin divides all of them together.
 """
@@ -38,7 +38,7 @@ _CHANGES_WRAP = 1 << 32
 class _Member:
     """The content of an id znode when it was read.
 
-    registration: None if it is unreadable or no member could assign by it, for this reason. holder: the session that
+    registration: None if it is unreadable or no member could assign by it; reason says why. holder: the session that
     owns the znode, None if an ACL hides it. is_overwritten: its own client, or another one, has written it again since
     its creation.
     """
@@ -53,7 +53,7 @@ class _Member:
 
 @dataclass(frozen=True, slots=True)
 class _Topic:
-    """partitions: none if it does not exist. created: the zxid of its znode, None without one."""
+    """A topic as it was read. partitions: empty if it does not exist. created: the zxid of its creation, or None."""
 
     partitions: tuple[int, ...]
     created: int | None
@@ -72,7 +72,7 @@ class GroupReader:
     ) -> None:
         """on_change is called on a thread of the store and must only enqueue; give the event to notice() later.
 
-        None: one look without watches, which also leaves the warnings to others.
+        None: read once, without watches, and log no warnings.
         """
         self._store = store
         self._group = group
@@ -94,7 +94,7 @@ class GroupReader:
         self._snapshot: GroupSnapshot | None = None
 
     def forget_members(self, name: str | None = None) -> None:
-        """Read the list of members again next time, and this one's registration: it may be another one by now."""
+        """Read the list of members again next time, and the registration of the named one, which may have changed."""
         if name is not None:
             self._forget_member(name)
         self._ids = None
@@ -117,12 +117,12 @@ class GroupReader:
         return f"topic {topic} changed"
 
     def read(self) -> GroupSnapshot:
-        """The group as it is now; the same object as before if nothing changed.
+        """Return the group as it is now; the same object as before if nothing changed.
 
         Raises: ZooKeeperError.
         """
         if self.has_hidden:
-            # no watch fires when the ACL is opened
+            # a change of an ACL fires no watch
             self.forget_members()
         if self._snapshot is None:
             self._read_members()
@@ -147,9 +147,9 @@ class GroupReader:
         )
 
     def created(self, topics: Collection[str], changed: Collection[str] = ()) -> dict[str, int | None]:
-        """{topic: the transaction that created it, None if it does not exist}.
+        """Return {topic: the transaction that created it, None if it does not exist}.
 
-        changed: paths whose watches have fired, and of which notice() has not been told.
+        changed: the paths of watch events that notice() has not got yet.
         """
         for topic in topics:
             if TopicPath(topic).path in changed:
@@ -185,17 +185,17 @@ class GroupReader:
         try:
             listed = self._store.list_children(self._ids_path, self._on_change)
         except NoNodeError:
-            # no member has ever joined; the watch is set after I have
+            # no member has ever joined; the watch is set at the first reading after I have joined
             listed = None
         self.lists_read += 1
         ids = () if listed is None else listed.names
         for gone in self._members.keys() - set(ids):
             self._forget_member(gone)
-        # if not: somebody may have come back, or another client may have put a znode in the place of mine
+        # if not, a member may have come back under its id, or another client may have replaced my znode
         shows_all = _shows_all_changes(self._listed, listed)
         self._read_registrations([name for name in ids if name not in self._members or not shows_all])
         if self._on_change is not None:
-            # again, so that nothing changes between the read and the watch; they are few, or nothing works anyway
+            # read again, now with a watch, so that no change is missed; unless the group is broken, they are few
             changing = {name for name, one in self._members.items() if one.reason is not None or one.is_overwritten}
             self._read_registrations([name for name in ids if name in changing], self._on_change)
         self._ids = ids
@@ -209,7 +209,7 @@ class GroupReader:
                 self._members[name] = _Member(None, MemberKind.UNKNOWN, None, str(znode), None, is_overwritten=False)
                 continue
             if znode is None:
-                # left between the list and the read: the watch on the list fires
+                # the member left between the list and the read: the watch on the list fires
                 self._forget_member(name)
                 continue
             if before is not None and before.data == znode.data:
@@ -226,7 +226,7 @@ class GroupReader:
         self._warned.pop(name, None)
 
     def _warn(self, group: GroupSnapshot) -> None:
-        """Say of each member once what is odd about it."""
+        """Log once about each member that is unreadable or has faults."""
         if self._on_change is None:
             return
         odd: dict[str, str] = {}
@@ -241,10 +241,10 @@ class GroupReader:
         self._warned |= odd
 
     def _read_topics(self) -> set[str]:
-        """The topics that some member subscribes to; a topic filter sees all topics of the cluster."""
+        """Return the topics to which a member subscribes; a topic filter is tried on all topics of the cluster."""
         named: set[str] = set()
         wildcards: list[ConsumerRegistration] = []
-        # there are few, however many members
+        # a group of many members has few different subscriptions
         known = [one.registration for one in self._members.values() if one.registration is not None]
         for pattern, subscription in {(one.pattern, one.subscription) for one in known}:
             registration = ConsumerRegistration(pattern, subscription, 0)
@@ -252,7 +252,7 @@ class GroupReader:
                 wildcards.append(registration)
             else:
                 named.update([topic for topic, _ in subscription])
-        # no such topic can exist, and ZooKeeper would refuse to look for it
+        # a topic of any other name cannot exist, and ZooKeeper would refuse its path
         static = {topic for topic in named if topic and "/" not in topic and topic not in {".", ".."}}
         if not wildcards:
             return static
@@ -294,14 +294,14 @@ class GroupReader:
 
 
 def _shows_all_changes(before: Children | None, now: Children | None) -> bool:
-    """Whether what is new and what is missing in the list is all that happened to it."""
+    """Return whether the difference of two lists of children shows every change between them."""
     if before is None or now is None or before.czxid != now.czxid:
         return False
     return (now.changes - before.changes) % _CHANGES_WRAP == len(set(before.names) ^ set(now.names))
 
 
 def _understand(name: str, path: str, data: bytes | None) -> tuple[ConsumerRegistration | None, str | None, MemberKind]:
-    """Decode a registration: the registration, or why it is unreadable; and the client that wrote it."""
+    """Decode a registration; return it, or the reason why it is unreadable, and the kind of client that wrote it."""
     kind = registration_kind(name, data)
     try:
         registration = decode_registration(path, data)

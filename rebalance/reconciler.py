@@ -53,9 +53,9 @@ class Reconciler:
         post: Callable[[Event], None],
         led_reads: Callable[[], int],
     ) -> None:
-        """changed: paths whose watches fired and of which the reader has not been told. post: for watches, any thread.
+        """changed: returns the paths of watch events that the reader has not got yet. post: enqueues from any thread.
 
-        led_reads: how often this member has read what the leader of its group writes.
+        led_reads: returns how often this member has read znodes of its led group.
         """
         self._registrar = registrar
         self._consumer_id = registrar.consumer_id
@@ -75,18 +75,18 @@ class Reconciler:
         self._ended: dict[TopicPartition, int | None] = {}
         """{partition that has ended and is not released yet: the transaction that had created its topic}"""
         self._missing: frozenset[str] = frozenset()
-        """The topics that this member names and that did not exist at the last look; the log has told of them."""
+        """The topics that this member names and that did not exist at the last reading; each was logged once."""
         self._announced: Assignment | None = None
         self._released = self._claimed = 0
-        """How many partitions, since all was settled."""
+        """The numbers of partitions since the member was last settled."""
 
     def reconcile(self, todo: Rebalance) -> Event:
-        """Take the next steps; the answer says what has to be waited for. Raises: LegacyConsumerErrors."""
+        """Take the next steps; return the event that they end in. Raises: LegacyConsumerErrors."""
         if todo.leaving:
             try:
                 return self._give_up(todo)
             except SessionExpiredError:
-                # a commit needs the registration; the session itself was looked at before
+                # a commit needs the registration, which is gone; the action runner has checked the session before
                 return Deregistered()
         try:
             return self._step(todo)
@@ -118,7 +118,7 @@ class Reconciler:
             self._tell_missing(snapshot.created)
         self._disown_commits()
         assignment = self._patience.judge(snapshot, self._assign(snapshot))
-        # what is assigned to my id is another member's, if another session or no session holds the id
+        # if my session does not hold the id, the partitions assigned to the id are another member's
         mine = {} if is_taken else owned_by(assignment, self._consumer_id)
         plan = make_plan(self._ownership.owned, mine)
         self._take_back(self._stopped & plan.keep.keys())
@@ -144,7 +144,7 @@ class Reconciler:
         return Settled(len(plan.keep), released, claimed, self._patience.remaining_ms)
 
     def _mend_registration(self, todo: Rebalance) -> Event:
-        """Ignore a registration that another client wrote under my id."""
+        """Replace a registration that another client wrote under my id, and have the group read again."""
         self._registrar.mend(self._ownership.session_id)
         self._reader.forget_members(self._consumer_id)
         if todo.last_look:
@@ -156,9 +156,9 @@ class Reconciler:
         return not todo.last_look and bool(self._changed())
 
     def _give_up(self, todo: Rebalance) -> Event:
-        """Stop and end everything, as before leaving; the owner znodes are left to leave()."""
+        """Stop and end the delivery of everything before the member leaves; leave() deletes the owner znodes."""
         if todo.doubtful:
-            # what an ACL hides is given up like the rest; leave() says so if it cannot be released
+            # the member gives up owner znodes that an ACL hides like the others; leave() reports those that stay
             with suppress(NotPermittedError):
                 self.audit()
         if self._is_overtaken(todo):
@@ -171,7 +171,7 @@ class Reconciler:
         return Settled()
 
     def leave(self) -> bool:
-        """Commit in haste what was not given up, then remove the owner znodes and the registration; whether all are."""
+        """Commit what was not given up, delete the owner znodes and the registration; return whether all are gone."""
         self._bury_deleted_last()
         if self._begun:
             self._delivery.stop(self._begun)
@@ -179,7 +179,7 @@ class Reconciler:
         return self._ownership.leave()
 
     def drop(self, partitions: Collection[TopicPartition] | None = None) -> None:
-        """These are lost, all by default: no commit, no release."""
+        """Drop lost partitions, all by default: no commit, no release."""
         gone = list(self._begun if partitions is None else partitions)
         for tp in gone:
             self._begun.pop(tp, None)
@@ -189,7 +189,7 @@ class Reconciler:
             self._ended.clear()
             self._ownership.forget()
             self._released = self._claimed = 0
-        # last: whatever it raises, they begin anew when they are claimed again
+        # last, so that the partitions begin anew when they are claimed again even if this raises
         self._delivery.drop(gone)
 
     def guard(self) -> None:
@@ -210,22 +210,22 @@ class Reconciler:
         lost = self._ownership.lost()
         if not lost:
             return Triggered("an ACL hid a registration") if self._reader.has_hidden else None
-        # first: a logging handler of the user's may raise
+        # before the log line: a user's logging handler may raise
         self.drop(lost)
         logger.warning("%s: lost the owner znodes of %s", self._consumer_id, ", ".join(map(str, sorted(lost)[:5])))
         return Triggered("owner znodes lost")
 
     def _bury_deleted_last(self) -> None:
-        """As the group is left, without reading the group: only what topics of mine are now."""
-        # what an ACL hides cannot be known
+        """Bury deleted topics before the member leaves; read only the topics of begun partitions, not the group."""
+        # if an ACL hides a topic, the member cannot know whether it was deleted
         with suppress(NotPermittedError):
             self._bury_deleted(self._reader.created({tp.topic for tp in self._begun}))
             self._disown_commits()
 
     def _bury_deleted(self, now: Mapping[str, int | None]) -> None:
-        """Let go of logs that are no more, at once and without a commit, which the topic's next life would inherit.
+        """End the delivery of deleted topics at once and without a commit, which a new topic of the name would inherit.
 
-        The owner znodes are kept or released as the assignment says; what is kept is begun anew.
+        The assignment decides whether the member keeps the owner znodes; kept partitions begin anew.
         """
         for topic in sorted({tp.topic for tp in self._begun}):
             created = now.get(topic)
@@ -261,13 +261,13 @@ class Reconciler:
             )
 
     def _take_back(self, partitions: Collection[TopicPartition]) -> None:
-        """Stopped, and mine after all."""
+        """Continue the delivery of stopped partitions that the member keeps after all."""
         if partitions:
             self._delivery.go_on(partitions)
             self._stopped.difference_update(partitions)
 
     def _is_held_up(self, going: Collection[TopicPartition], *, final: bool) -> bool:
-        """Stop these; True if users have some in hand that can still be waited for."""
+        """Stop these partitions; return whether to wait until the user's code has finished messages in hand of them."""
         fresh = [tp for tp in going if tp not in self._stopped]
         self._delivery.stop(fresh)
         self._stopped.update(fresh)
@@ -304,7 +304,7 @@ class Reconciler:
         self._ended.clear()
 
     def _begin(self, assignment: Assignment) -> None:
-        """Start what is owned and does not flow yet; also what an earlier step claimed and could not start."""
+        """Begin the owned partitions that are not begun yet, including those that an earlier step could not begin."""
         fresh = {tp: thread for tp, thread in self._ownership.owned.items() if self._begun.get(tp) != thread}
         if fresh or assignment != self._announced:
             try:

@@ -27,7 +27,7 @@ class Registrar:
         self.named = frozenset(topic for topic, _ in registration.subscription if is_static)
         """The topics that the member subscribes to by name."""
         self._told_of: int | None = None
-        """The session in the way that was logged last; 0 is none."""
+        """The session in the way that was logged last; 0 for a znode without a session, None if none was logged."""
 
     def register(self, session_id: int, watcher: Watcher) -> bool:
         """Create the id znode; True if it exists under session_id, False if another session holds it.
@@ -46,7 +46,7 @@ class Registrar:
             if stat.ephemeral_owner == session_id:
                 # a create whose reply was lost
                 return True
-            # once, not with every try
+            # log once, not with every try
             if self._told_of != stat.ephemeral_owner:
                 self._told_of = stat.ephemeral_owner
                 if stat.ephemeral_owner:
@@ -67,7 +67,7 @@ class Registrar:
         try:
             znode = self._store.get_data(self.path)
         except NoNodeError:
-            return  # the list of members tells that it is gone
+            return  # the list of members shows that it is gone
         if znode.data == self.data or znode.stat.ephemeral_owner != session_id:
             return
         logger.warning("%s: another client overwrote my registration, I register again", self.consumer_id)

@@ -1,4 +1,4 @@
-"""A frozen picture of a group: the only thing an assignor sees."""
+"""A group at one moment, frozen and sorted: the only input of an assignor."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class GroupSnapshot:
     topic that does not exist is missing or has an empty tuple.
     created: {topic: the zxid at which its znode was created} of existing topics; another zxid means another topic of
     the same name with other logs. unreadable: {consumer id: why its registration is unreadable}; a JVM member fails
-    over one, we name it and continue. kinds: {consumer id: which client seems to have registered it}, of the unreadable
-    ones too. No assignor looks at it. exclude_internal_topics: the reading member's own setting, applied to every
-    member's topic filter, as the JVM does.
+    over one, this project logs it and continues. kinds: {consumer id: which client seems to have registered it}, of
+    unreadable members, too; no assignor looks at it. exclude_internal_topics: the reading member's own setting, applied
+    to every member's topic filter, as the JVM does.
     """
 
     group: str
@@ -39,7 +39,7 @@ class GroupSnapshot:
 
 
 def remember_last(ask: Callable[[GroupSnapshot], _T]) -> Callable[[GroupSnapshot], _T]:
-    """The same function, which is not asked again about the very snapshot that it was asked about last."""
+    """Return a function that remembers its last result, and calls ask only for another snapshot object."""
     last: list[tuple[GroupSnapshot, _T]] = []
 
     def remembering(snapshot: GroupSnapshot) -> _T:

@@ -53,7 +53,7 @@ class Status:
 
 
 class Report:
-    """One member's. Written by the coordinator's thread, read by any."""
+    """The report of one member. The coordinator's thread writes it, any thread reads it."""
 
     def __init__(self, registrar: Registrar, policy: Policy, clock: Clock) -> None:
         self._name = registrar.consumer_id
@@ -72,7 +72,7 @@ class Report:
     def wait_until(self, reached: Callable[[Status], bool], timeout_s: float) -> bool:
         """Wait until the status is as wanted, at most timeout_s; True if it is.
 
-        reached is the user's: it may take long, and holds up nobody.
+        reached is the user's code: if it takes long, no other thread waits for it.
         """
         return self._changed.wait_for(lambda: reached(self.status), timeout_s)
 
@@ -87,7 +87,7 @@ class Report:
         self._changed.notify()
 
     def note(self, before: MemberState, event: Event, after: MemberState) -> None:
-        """An event led from one state to the next: log and count what is worth it."""
+        """Log and count an event, and the step from one state to the next."""
         if after.phase is not before.phase:
             logger.debug("%s: %s: %s -> %s", self._name, event, before.phase.value, after.phase.value)
         self._note_session(before, event, after)
@@ -123,10 +123,10 @@ class Report:
             self._began = self._clock.monotonic()
         match event:
             case Registered() if before.missed:
-                # had its session ended, this one would be another
+                # a new session resets missed, so the session lives, and another client deleted the znode
                 logger.warning("%s: another client deleted my id znode, I have registered again", self._name)
             case Deregistered():
-                # most likely my session has ended, of which I shall hear next
+                # most likely my session has expired, and the next event says so
                 logger.info("%s: the list of members does not show me", self._name)
             case Blocked():
                 self.counters.conflicts += 1
@@ -163,6 +163,6 @@ class Report:
         self._degraded = ConsumerRebalanceFailedError(self._name, state.tries, str(last))
         if is_news:
             self.counters.rebalances["degraded"] += 1
-        # loud once, not with every try
+        # an ERROR once, not with every try
         level = logging.ERROR if is_news else logging.DEBUG
         logger.log(level, "%s: DEGRADED, goes on trying: %s", self._name, self._degraded)

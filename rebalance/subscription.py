@@ -7,10 +7,10 @@
 | black_list | every topic that it does not match whole |
 
 White and black lists do not match internal topics if the READING member excludes them, independent of the registered
-member; a static subscription may name them. Which topics are internal is the code's own knowledge: `__consumer_offsets`
-up to 0.10.2, `__transaction_state` as well from 0.11. Both are internal here: only brokers of 0.11 or newer create the
-second, and no user of a black list wants to read it. In a group with members older than 0.11 on such a cluster, these
-evaluate a filter that matches `__transaction_state` differently.
+member; a static subscription may name them. Each version of Kafka has its own list: `__consumer_offsets` up to 0.10.2,
+from 0.11 also `__transaction_state`. Both are internal here: only brokers of 0.11 or newer create the second, and no
+user of a black list wants to read it. In a group with members older than 0.11 on such a cluster, these evaluate a
+filter that matches `__transaction_state` differently.
 
 Source: Scala consumer, TopicFilter.scala, TopicCount.scala; ZkUtils.getConsumersPerTopic.
 """
@@ -29,14 +29,14 @@ from zk_layout.model import ConsumerRegistration, ConsumerThreadId, Subscription
 
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
 
-# what String.trim cuts off, and the places before which Java's $ matches
+# the characters that String.trim cuts off, and the line ends before which Java's $ matches
 _TRIMMED = "".join(map(chr, range(0x21)))
 _LINE_ENDS = "\u0085\u2028\u2029"
 _QUOTES = "\"'"
 
 
 def normalize_filter(raw: str) -> str:
-    """The regular expression that Kafka makes of the text of a filter.
+    """Return the regular expression that Kafka makes of the text of a filter.
 
     `"clicks, views"` becomes `clicks|views`: trimmed, commas to |, blanks out, quotes off both ends.
     """

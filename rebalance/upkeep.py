@@ -21,14 +21,14 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Periods:
-    """From one chore to the next, in milliseconds; 0 = never."""
+    """The time from one run of a chore to the next, in milliseconds; 0 = never."""
 
     commit_ms: int
     audit_ms: int
 
 
 class Upkeep:
-    """One member's. Used by the coordinator's thread alone."""
+    """The periodic tasks of one member. Used by the coordinator's thread alone."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class Upkeep:
         self._name = registrar.consumer_id
 
     def plan(self, chore: Chore) -> None:
-        """Have it done when its period is over."""
+        """Set the alarm for the next run of the chore."""
         if self._periods_ms[chore] > 0:
             self._mailbox.set_alarm(chore, self._periods_ms[chore])
 
@@ -85,7 +85,7 @@ class Upkeep:
         try:
             self._registrar.mend(state.session_id)
         except NotPermittedError as error:
-            # whether the group still sees this member is found out with the next change of the group
+            # the member learns with the next change of the group whether the others still see it
             logger.info("%s: cannot see whether its registration is as it was: %s", self._name, error)
         # in every phase: a member that cannot begin one partition delivers the others, for days perhaps
         return self._reconciler.audit()
