@@ -19,7 +19,7 @@ from zk_layout.store import ZkStore, Znode
 
 
 def topics_of(consumer_id: str, snapshot: GroupSnapshot) -> tuple[str, ...]:
-    """The topics that a member subscribes to and that exist; none of one that is not registered."""
+    """Return the existing topics to which a member subscribes; none if the member is not registered."""
     told = snapshot.members.get(consumer_id)
     if told is None:
         return ()
@@ -34,11 +34,11 @@ def subscribed_counts(snapshot: GroupSnapshot) -> dict[str, int]:
 
 
 _LOOK_AT_NUMBERS = frozenset(strategy.assignor for strategy in STRATEGIES.values())
-"""They ask for no leader and no rack. A class that a user derives from one of them may."""
+"""Assignors that look at no leader and no rack. A class that a user derives from one of them may look."""
 
 
 def read_cluster(store: ZkStore, counts: Mapping[str, int], assignor: Assignor | None) -> Cluster:
-    """These topics; with leaders and racks, which have to be read, if this assignor may look at them."""
+    """Return these topics as a Cluster. Read their leaders and racks only if this assignor may look at them."""
     if assignor is None or type(assignor) in _LOOK_AT_NUMBERS:
         return Cluster.of_counts(counts)
     tps = [TopicPartition(topic, number) for topic, count in counts.items() for number in range(count)]
@@ -66,9 +66,9 @@ def read_cluster(store: ZkStore, counts: Mapping[str, int], assignor: Assignor |
 
 
 def threads_of(shares: Mapping[str, Share], snapshot: GroupSnapshot) -> Assignment:
-    """Which thread of its member each partition goes to: a member's partitions of a topic in ranges over its streams.
+    """Return the thread of each partition: a member's partitions of a topic go to its streams in ranges.
 
-    Missing members and missing partitions are left out.
+    The result leaves out missing members and missing partitions.
     """
     topics = {tp.topic for share in shares.values() for tp in share.partitions}
     there = {topic: frozenset(snapshot.partitions.get(topic, ())) for topic in topics}

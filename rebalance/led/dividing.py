@@ -15,7 +15,7 @@ from zk_layout.model import TopicPartition
 logger = logging.getLogger(__name__)
 
 MAX_USER_DATA_BYTES = 400_000
-"""Of all members' in one generation, which is one znode, in base64."""
+"""The most bytes of user data of all members in one generation, which stores them in one znode, in base64."""
 
 
 def divide(
@@ -28,8 +28,8 @@ def divide(
 ) -> GroupAssignment:
     """Return the share of each member; its previous share if the assignor fails.
 
-    name: of this leader. assignor: its own of that strategy; None if it has none. told: {member: metadata}.
-    previous: {member: partitions} of the last generation.
+    name: the leader's consumer id. assignor: the leader's own for that strategy; None if it has none.
+    told: {member: metadata}. previous: {member: partitions} of the last generation.
     """
     subscriptions: dict[str, Subscription] = {}
     for member, metadata in told.items():

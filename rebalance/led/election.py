@@ -16,13 +16,13 @@ from rebalance.snapshot import GroupSnapshot, remember_last
 from zk_layout.store import ZkStore, Znode
 
 _FAR_MS = 1 << 40
-"""A deadline behind this is none."""
+"""A deadline further away than this is no deadline."""
 
 
 class Election:
-    """One member's part in it. Used by the coordinator's thread alone, but for leader and state.
+    """One member's part in the election. Used by the coordinator's thread alone, except for leader and state.
 
-    watched: the member's. look_in: asks the member to read again after a number of milliseconds.
+    watched: the member's watched znodes. look_in: has the member read again after a number of milliseconds.
     """
 
     def __init__(
@@ -45,13 +45,13 @@ class Election:
         self._clock = clock
         self._initial_delay_ms = initial_delay_ms
         self._look_in = look_in
-        # with topic filters it takes long, and a leader looks each time a member has told something
+        # with topic filters this takes long, and a leader asks each time a member has written its znode
         self._subscribed = remember_last(subscribed_counts)
         self._leadership: Leadership | None = None
         self._rests_until_ms = 0
         self._vacant_since_ms: int | None = None
         self.leader: str | None = None
-        """The consumer id of the member that leads, as this one saw last."""
+        """The consumer id of the leader, as this member saw it last."""
 
     @property
     def leads(self) -> bool:
@@ -60,25 +60,26 @@ class Election:
 
     @property
     def state(self) -> GroupState | None:
-        """The group's, if this member leads."""
+        """The state of the group, if this member leads."""
         leadership = self._leadership
         return None if leadership is None else leadership.state
 
     def misses(self, member_id: str) -> bool:
-        """Return whether this member leads and could not read what that one tells."""
+        """Return whether this member leads and could not read the offer of the member with that id."""
         return self._leadership is not None and not self._leadership.hears(member_id)
 
     def forget(self, rest_ms: int = 0) -> None:
         """Drop the leader's state after an error: a partial state is worse than one that is read anew.
 
-        rest_ms: until then this member begins no lead. Each beginning fires watches of its own, and so the next look:
-        without a rest a leader that cannot do its work would be elected again hundreds of times a second.
+        rest_ms: how long this member does not take the lead then. Its own writes as a new leader fire its watches, and
+        so cause the next look: without a rest, a leader that cannot do its work would be elected hundreds of times a
+        second.
         """
         self._leadership = self.leader = None
         self._rests_until_ms = self._now_ms() + rest_ms
 
     def step_down(self, znode: Znode | None, session_id: int) -> None:
-        """Leave the lead to others. znode: the leader's. Raises: ZooKeeper's errors."""
+        """Give up the lead, if this member has it. znode: the leader's. Raises: ZooKeeper's errors."""
         self._see(znode)
         self._leadership = None
         if znode is not None and znode.stat.ephemeral_owner == session_id:
@@ -86,9 +87,9 @@ class Election:
             self.leader = None
 
     def is_vacant(self, znode: Znode | None, for_ms: int) -> bool:
-        """Return whether no member has led for this long, as this one saw. If not, it looks again then.
+        """Return whether this member has seen no leader for for_ms milliseconds.
 
-        znode: the leader's.
+        The first call without a leader has the member look again after that time. znode: the leader's.
         """
         if _shows_a_leader(znode):
             return False
@@ -99,9 +100,9 @@ class Election:
         return now - self._vacant_since_ms >= for_ms
 
     def restore(self, znode: Znode | None, session_id: int, asked: Znode | None, given: Znode | None) -> bool:
-        """While this member leads: whether somebody else had written its round or generation; they are written again.
+        """While this member leads, write its round and generation again if another client wrote one of them.
 
-        znode: the leader's. Raises: DeposedError; ZooKeeper's errors.
+        znode: the leader's. Returns: whether another client had. Raises: DeposedError; ZooKeeper's errors.
         """
         if self._leadership is None or znode is None or znode.stat.ephemeral_owner != session_id:
             return False
@@ -122,7 +123,7 @@ class Election:
         elif znode.stat.ephemeral_owner != session_id:
             self._leadership = None
         elif self._leadership is None:
-            # elected in a request whose reply was lost: its writes are not known
+            # the reply to the request that elected this member was lost, so the member does not know what it wrote
             self._store.delete(leader_path(self._group), znode.stat.version)
             self._look_in(0)
         if self._leadership is None:
@@ -156,5 +157,5 @@ class Election:
 
 
 def _shows_a_leader(znode: Znode | None) -> bool:
-    """Return whether a member's session keeps this znode: a stranger may put another one in its place."""
+    """Return whether a member's session owns this znode; another client may have created a permanent one instead."""
     return znode is not None and not is_permanent(znode)

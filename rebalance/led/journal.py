@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 _T = TypeVar("_T")
 _ANOTHER_WROTE = (BadVersionError, NoNodeError, NodeExistsError)
 _MOST = 1 << 30
-"""No group reaches this number: another client wrote a higher one. Java has no number after its last int."""
+"""No group counts up to this number, so another client wrote a higher one. The numbers must stay Java ints."""
 
 
 class Journal:
@@ -51,12 +51,12 @@ class Journal:
         self.generation = NO_GENERATION
 
     def take_over(self) -> None:
-        """Read what the last leader wrote, and bar it from writing more.
+        """Read the last leader's round and generation, and take the lead, so that it can write neither any more.
 
         Raises: DeposedError if another one leads; ZooKeeper's errors.
         """
         paths = [round_path(self._group), generation_path(self._group), leader_path(self._group)]
-        # the leader last: one that is elected after this look makes the versions of the others old
+        # the leader's znode last: a leader elected after this read changes the versions of the other two
         asked, given, leader = self._store.get_data_many(paths)
         stored = None if given is None else readable(self._name, partial(decode_generation, paths[1], given.data))
         self.generation = stored or NO_GENERATION
@@ -83,7 +83,7 @@ class Journal:
         ops.append(CreateOp(paths[2], self._name.encode(), ephemeral=True))
         ops.append(_put(paths[0], encode_round(self.round), asked))
         if given is not None and self.generation is stored:
-            # not written again: each member would read it again
+            # the generation is not written again, because each member would have to read it again
             ops.append(CheckOp(paths[1], given.stat.version))
             self._generation_version = given.stat.version
             self._round_zxid, self._generation_zxid = self._write(ops), given.stat.mzxid
@@ -93,13 +93,14 @@ class Journal:
             self._round_zxid = self._generation_zxid = self._write(ops)
 
     def restore(self, asked: Znode | None, given: Znode | None) -> bool:
-        """Write again what somebody else has overwritten or deleted while this member leads; whether that was so.
+        """Write both znodes again if another client has changed or deleted one while this member leads.
 
-        asked, given: the two znodes as they stand. Raises: DeposedError; ZooKeeper's errors.
+        asked, given: the two znodes as read. Returns: whether another client had. Raises: DeposedError; ZooKeeper's
+        errors.
         """
         zxids = (self._round_zxid, self._generation_zxid)
         there = (asked, given)
-        # what an earlier transaction wrote was read before this leader's last write
+        # a znode of an earlier transaction was read before this leader's last write
         if all(znode and znode.stat.mzxid <= ours for znode, ours in zip(there, zxids, strict=True)):
             return False
         logger.warning("%s: another client wrote the round or the generation of group %s", self._name, self._group)
@@ -114,13 +115,13 @@ class Journal:
         return True
 
     def write_round(self, asked: Round) -> None:
-        """Raises: DeposedError; RebalanceError if it is too large; ZooKeeper's errors."""
+        """Write the round. Raises: DeposedError; RebalanceError if it is too large; ZooKeeper's errors."""
         self._round_zxid = self._write([SetOp(round_path(self._group), encode_round(asked), self._round_version)])
         self._round_version += 1
         self.round = asked
 
     def write_generation(self, generation: Generation) -> None:
-        """If the round is this leader's still, so that one that was replaced writes neither.
+        """Write the generation if the round is still this leader's, so that a replaced leader writes neither.
 
         Raises: DeposedError; RebalanceError if it is too large; ZooKeeper's errors.
         """
@@ -150,12 +151,12 @@ class Journal:
 
 
 def _put(path: str, data: bytes, znode: Znode | None) -> Op:
-    """Write the data over the znode as it was seen; None: there was none."""
+    """Return the operation that writes the data over the znode as it was read; None: it did not exist."""
     return CreateOp(path, data) if znode is None else SetOp(path, data, znode.stat.version)
 
 
 def readable(name: str, decode: Callable[[], _T]) -> _T | None:
-    """None, and a warning, for unreadable data."""
+    """Return the decoded record; None, after a warning, if the data is unreadable."""
     try:
         return decode()
     except MalformedZnodeError as error:

@@ -45,13 +45,13 @@ from zk_layout.store import ZkStore, Znode
 logger = logging.getLogger(__name__)
 
 _NOBODY = 0
-"""Waits for an answer of the coordinator: its answers stand in the two znodes."""
+"""The address for answers of the coordinator: no client waits for one, because the two znodes hold the answers."""
 
 
 class Leadership:
     """One member's time as the leader. Used by the coordinator's thread alone.
 
-    watched: that member's; the list of members and each member's znode are watched there.
+    watched: the member's watched znodes, to which the list of members and each member's znode are added.
     """
 
     def __init__(
@@ -79,9 +79,9 @@ class Leadership:
         self._suffix = ""
         self._coordinator = Coordinator(lambda: self._suffix, settings)
         self._joined: dict[str, Joining] = {}
-        """{member id: what it told last}."""
+        """{member id: its last offer}."""
         self._rounds: dict[str, int] = {}
-        """{member id: the latest round that it counts as joined for}."""
+        """{member id: the latest round for which it counts as joined}."""
         self._refused: dict[str, str] = {}
         self._topics: Mapping[str, int] = {}
         self._shares: Mapping[str, Share] = {}
@@ -95,7 +95,7 @@ class Leadership:
         return GroupState.EMPTY if group is None else group.state
 
     def next_deadline(self) -> int | None:
-        """When look() is to be called at the latest; None: when a watch fires."""
+        """Return when look() must be called at the latest; None: when a watch fires."""
         return self._coordinator.next_deadline()
 
     def begin(self, now: int) -> None:
@@ -109,11 +109,11 @@ class Leadership:
         logger.info("%s: leads group %s in generation %d", self._name, self._group, self._journal.generation.number)
 
     def restore(self, asked: Znode | None, given: Znode | None) -> bool:
-        """Return whether somebody else had written the round or the generation, and they are written again."""
+        """Write the round and the generation again if another client wrote one of them; return whether one had."""
         return self._journal.restore(asked, given)
 
     def look(self, topics: Mapping[str, int], now: int) -> None:
-        """Read what members tell, and do what follows.
+        """Read the members' offers, and take the steps that follow.
 
         topics: {topic: number of partitions} of all that members of the group subscribe to, as it is now.
         Raises: DeposedError; ZooKeeper's errors.
@@ -138,32 +138,30 @@ class Leadership:
         self._get_on(topics, now)
 
     def hears(self, member_id: str) -> bool:
-        """Return whether what this member tells could be read at the last look."""
+        """Return whether the last look could read this member's offer."""
         return member_id in self._joined
-
-    # Inside.
 
     def _known(self) -> Mapping[str, Member]:
         group = self._coordinator.groups.get(self._group)
         return {} if group is None else group.members
 
     def _stored(self, joined: Mapping[str, Joining]) -> StoredGroup:
-        """The last generation, with the members that are still there; the others have left."""
+        """Return the last generation with the members that are still there; the others have left."""
         given = self._journal.generation
         members = []
         for member_id, share in given.shares.items():
             joining = joined.get(member_id)
             if joining is None or joining.consumer_id != share.consumer_id:
-                # it joins like a new one: a share under another name, which a stranger wrote, is nobody's
+                # it joins like a new member: another client wrote this share under another name, so no member has it
                 continue
             if all(offered.name != given.protocol for offered in joining.protocols):
-                # so does one that does not offer what the group goes by, as told by a stranger in its place
+                # so does a member whose offer lacks the group's strategy, because another client wrote that offer
                 continue
             if joining.written == share.joined:
                 self._joined[member_id] = joining
                 protocols = joining.protocols
             else:
-                # it has joined again since: look() takes that up
+                # the member has joined again since: look() handles that
                 protocols = tuple(Protocol(offered.name, b"") for offered in joining.protocols)
             self._rounds[member_id] = self._round_of(joining)
             members.append(
@@ -199,7 +197,7 @@ class Leadership:
         return dict(topics) != dict(self._topics) or bool(left)
 
     def _join(self, joining: Joining, now: int) -> None:
-        # what it told before may have been refused
+        # the leader may have refused the member's earlier offer
         self._refused.pop(joining.consumer_id, None)
         self._joined[joining.member_id] = joining
         self._rounds[joining.member_id] = max(self._round_of(joining), self._rounds.get(joining.member_id, 0))
@@ -250,7 +248,7 @@ class Leadership:
         logger.warning("%s: member %s is refused: %s", self._name, request.client_id, why)
 
     def _get_on(self, topics: Mapping[str, int], now: int) -> None:
-        """Until the group waits for a member, or for nothing."""
+        """Take the next steps until the group waits for a member, or for nothing."""
         while True:
             group = self._coordinator.groups.get(self._group)
             if group is not None and group.state is GroupState.PREPARING_REBALANCE:
@@ -275,7 +273,7 @@ class Leadership:
             self._journal.write_round(replace(self._journal.round, refused=dict(self._refused)))
 
     def _needs_round(self, group: Group) -> bool:
-        """Return whether members that know the present round only are waited for."""
+        """Return whether the group waits for members, which a new round must ask to join."""
         return any(member.join_reply is None for member in group.members.values())
 
     def _announce(self, group: Group) -> None:
@@ -287,7 +285,10 @@ class Leadership:
         self._rounds.update(dict.fromkeys(waiting, number))
 
     def _rejoin_those_that_have(self, group: Group, now: int) -> bool:
-        """A rebalance that restarts asks no member twice: a member that has joined this round counts."""
+        """Join again the members that have joined this round: a restarted rebalance asks no member twice.
+
+        Returns: whether there were any.
+        """
         again = [
             member_id
             for member_id, member in group.members.items()
@@ -329,9 +330,12 @@ class Leadership:
 
 
 def _gives_all(given: Generation) -> bool:
-    """Whether it gives each partition of its topics to one member; a stranger's may not, nor a failed assignor's."""
+    """Return whether a generation gives each partition of its topics to one member.
+
+    A generation that another client wrote may not, nor one whose assignor failed.
+    """
     partitions = sorted(tp for share in given.shares.values() for tp in share.partitions)
-    # it compares the numbers first: a stranger may write a count of billions, and such a list would fill the memory
+    # the numbers first: another client may write a count of billions, and such a list would fill the memory
     return len(partitions) == sum(max(0, count) for count in given.topics.values()) and partitions == sorted(
         TopicPartition(topic, number) for topic, count in given.topics.items() for number in range(count)
     )
@@ -340,7 +344,7 @@ def _gives_all(given: Generation) -> bool:
 def _offers(joining: Joining | None, member: Member) -> bool:
     """Return whether the member is there and offers the strategies that are known of it.
 
-    If somebody else wrote others in its place, it is alone with its own as long as those count.
+    If another client wrote other strategies in its place, no other member shares them as long as they count.
     """
     return joining is not None and {one.name for one in joining.protocols} == {one.name for one in member.protocols}
 

@@ -64,20 +64,21 @@ logger = logging.getLogger(__name__)
 LED = "leader"
 """The word in a registration, and in group.coordination."""
 _SOON_MS = 100
-"""After another leader's write was in the way."""
+"""The pause before the next look after another leader's write was in the way."""
 _AGAIN_MS = 1000
-"""After an error of ZooKeeper's, or of the user's assignor, the member looks again."""
+"""The pause before the next look after an error of ZooKeeper or of the user's assignor."""
 _UNHEARD_MS = 5000
-"""A member that waits this long for its share looks whether what it told still stands there."""
+"""A member that waits this long for its share checks whether its znode still holds its offer."""
 _ROOM_BYTES = 4096
-"""For the path and the head of the request that writes a znode."""
+"""The space for the path and the header of the request that writes a znode."""
 
 
 class LedMember:
     """One member. assign() is called by the reconciler; everything runs on the coordinator's thread.
 
     classic: the rule for groups with members that follow no leader. owned: what the member owns now. post, later: put
-    into the coordinator's mailbox. tell_...: a user's listener hears of each generation, also if nothing comes or goes.
+    into the coordinator's mailbox. tell_...: call the user's listener for a generation that revokes, or assigns,
+    nothing.
     """
 
     def __init__(
@@ -112,7 +113,7 @@ class LedMember:
         self._rebalance_timeout_ms = rebalance_timeout_ms
         self._tell_nothing_revoked = tell_nothing_revoked
         self._tell_nothing_assigned = tell_nothing_assigned
-        # read in this order, where they are read one by one: a generation is never seen before the round that it ends
+        # in this order, because a store may read them one by one: the round is then never older than the generation
         self._paths = (generation_path(group), round_path(group), *ephemeral_paths(group, consumer_id))
         self._watched = WatchedZnodes(store, self._post_look)
         self._own_znode = OwnZnode(store, self._watched, group, consumer_id)
@@ -130,24 +131,24 @@ class LedMember:
         self._snapshot: GroupSnapshot | None = None
         self._mine = Attendance(consumer_id, is_eager=self._is_eager)
         self._given: Znode | None = None
-        """The state of the group in which the generation was read."""
+        """The znode of the generation, as it was decoded last."""
         self._due: tuple[int, frozenset[TopicPartition]] = (0, frozenset())
-        """The generation that was carried out last, and what it gives to this member."""
+        """The last generation that assign() returned, and the partitions that it gives to this member."""
         self._untold = False
-        """Whether the listener is to hear that the last generation gives nothing more, once it has revoked the rest."""
+        """Whether the listener must still be called for a generation that assigns nothing, after its revocations."""
         self._is_classic = False
         self._sees = False
-        """Whether it could see what the leader says when it looked last."""
+        """Whether the last look could read what the leader wrote."""
         self._will_doubt = False
         self._failure: RebalanceError | None = None
-        """Why this member cannot say what a member has to say when it joins."""
+        """The error that keeps this member from making its offer."""
         self._obstacle: LegacyConsumerError | None = None
         """The error that ended the last look, if an ACL or this member caused it."""
         self._told_out: bool | None = None
-        """While this member takes no part: whether it owned something when the reconciler was told so last."""
+        """While this member takes no part: whether it owned partitions when it last triggered the reconciler."""
 
     def standing(self, phase: Phase, *, connected: bool) -> Standing:
-        """As of now; any thread may ask. phase, connected: as the coordinator has them."""
+        """Return the member's state now; any thread may ask. phase, connected: as the coordinator has them."""
         given, leader, group = self._mine.generation, self._election.leader, self._election.state
         state = self._state(phase, connected=connected)
         if state is LedState.DOWN:
@@ -180,7 +181,7 @@ class LedMember:
     # For the reconciler.
 
     def reads(self) -> int:
-        """Return how often it has read what is written in the led group."""
+        """Return how often this member has read znodes of the led group."""
         return self._watched.reads
 
     def assign(self, snapshot: GroupSnapshot) -> Assignment:
@@ -228,20 +229,20 @@ class LedMember:
             return True
         if self._why_out() is not None:
             return False
-        # not before it has told something in a new session
+        # not before the member has joined in a new session
         return self._mine.session_id == self._session_id_now() and self._mine.counts(member_id)
 
     def _post_look(self) -> None:
-        """From any thread: a watch fired."""
+        """Enqueue a look; any thread may call this, as watches do."""
         self._post(Errand(self.look))
 
     def _look_in(self, delay_ms: int) -> None:
         self._later(Errand(self.look), delay_ms)
 
-    # What is done about them, on the coordinator's thread.
+    # On the coordinator's thread.
 
     def look(self) -> None:
-        """Do what is next for this member. Errors are logged, and it looks again."""
+        """Take this member's next step. After an error, log it and look again later."""
         try:
             self._look()
             self._obstacle = None
@@ -257,7 +258,7 @@ class LedMember:
             # before the requests below, which may fail in any way
             self._look_anew(_AGAIN_MS)
             if refused and not led:
-                # the first error made it forget that it leads; the second comes before it reads that it still does
+                # the first error made it forget that it leads; a second comes before it reads the leader's znode again
                 with contextlib.suppress(LegacyConsumerError):
                     self._leave_the_lead()
         except BaseException:
@@ -265,7 +266,7 @@ class LedMember:
             raise
 
     def rest(self) -> None:
-        """Do nothing in the group until assign() is called: it is left, or another session holds the registration."""
+        """Do nothing until assign() is called: the member leaves, or another session holds its registration."""
         self._snapshot = None
         self._election.forget()
         self._own_znode.doubt()
@@ -278,7 +279,7 @@ class LedMember:
             self._store.delete(path, stat.version)
 
     def _look_anew(self, delay_ms: int) -> None:
-        """Something is not as this member believed it to be."""
+        """Forget all that was read, and look again after the delay: something is not as this member believed."""
         self._election.forget(rest_ms=delay_ms)
         self._sees = False
         self._watched.forget()
@@ -294,7 +295,7 @@ class LedMember:
             self._election.forget()
             self._own_znode.doubt()
             self._due = (0, frozenset())
-        # what this member told is read with the others where it is read at all
+        # in doubt, the member reads its own znode together with the others
         given, asked, leader, *_ = self._watched.read(self._paths[: 4 if self._own_znode.is_doubted else 3])
         if self._is_classic:
             self._election.step_down(leader, session_id)
@@ -309,32 +310,32 @@ class LedMember:
         except MalformedZnodeError as error:
             if self._election.leads:
                 raise DeposedError(f"somebody else writes: {error}") from error
-            # the next leader writes it anew
+            # the next leader writes the record anew
             logger.warning("%s: continues with the records that it read before: %s", self._consumer_id, error)
         topics = self._topics()
         if not self._own_znode.stands(session_id) or self._mine.is_outdated(topics):
             self._mine.join_anew()
         if self._mine.must_join(topics, self._owned().keys()):
             if self._is_eager and self._owned():
-                # the reconciler gives all up, and comes back here when it has
+                # the reconciler releases everything, and then its call of assign() leads back here
                 if self._mine.given_up_for != self._mine.round.number:
                     self._mine.given_up_for = self._mine.round.number
                     self._post(Triggered(f"round {self._mine.round.number}"))
             else:
                 self._join()
         if was_joining and not self._mine.is_joining and known is self._mine.generation:
-            # another client had deleted the round, or told just this in its place, and the leader has answered that:
-            # an eager member has given up all that it had
+            # another client had deleted the round, or written the same offer in this member's place, and the leader has
+            # answered that; an eager member has released everything meanwhile
             self._post(Triggered(f"generation {known.number} counts again"))
         out = None if self._why_out() is None else bool(self._owned())
         if out != self._told_out:
-            # the reconciler gives all up; once this member owns nothing, it says why
+            # the reconciler releases everything; once this member owns nothing, assign() raises the reason
             self._told_out = out
             self._post(Triggered("it takes no part in the group, or does so again"))
         if self._may_lead(leader):
             self._election.stand(leader, session_id, self._snapshot)
             if self._mine.joined is not None and self._election.misses(self._mine.member_id):
-                # another client wrote in its place; no generation shows that to the only member of a group
+                # another client overwrote this member's znode; no generation shows that to the only member of a group
                 self._own_znode.doubt()
                 self._look_in(_SOON_MS)
         else:
@@ -343,7 +344,10 @@ class LedMember:
         self._doubt_while_waiting()
 
     def _doubt_while_waiting(self) -> None:
-        """Another client may delete this member's znode before the leader reads it: then no generation names it."""
+        """Doubt the own znode after a long wait: another client may have deleted it before the leader read it.
+
+        No generation names the member then.
+        """
         if self._mine.waits and not self._will_doubt:
             self._will_doubt = True
             self._later(Errand(self._doubt), _UNHEARD_MS)
@@ -358,7 +362,7 @@ class LedMember:
         before = self._mine.round.refused.get(self._consumer_id)
         self._mine.round = Round() if znode is None else decode_round(self._paths[1], znode.data)
         if self._mine.round.refused.get(self._consumer_id) != before:
-            # perhaps for what somebody else wrote in my place
+            # perhaps the leader refused an offer that another client wrote in my place
             self._own_znode.doubt()
         if self._consumer_id in self._mine.round.joined:
             self._mine.count_for(self._mine.round.number)
@@ -374,12 +378,12 @@ class LedMember:
         self._post(Triggered(f"generation {given.number}"))
         share = self._mine.share
         if self._mine.is_left_out():
-            # the leader could not find or read what this member told, or asked for a round of this number before
+            # the leader could not find or read this member's offer, or asked for a round of this number before
             self._own_znode.doubt()
             self._mine.join_anew()
         if share is not None:
             if self._own_znode.compare(share.joined):
-                # a newcomer that joined while the round was asked for, and did not see it, need not join it again
+                # a new member that joined before it saw the leader's new round need not join that round again
                 self._mine.count_for(given.round)
             self._own.hear(given.protocol, MemberAssignment(share.partitions, share.user_data), given.number)
             owned, is_given = self._owned().keys(), set(share.partitions)
@@ -445,7 +449,7 @@ class LedMember:
         self._mine.join(topics, told.owned)
 
     def _stay_out(self, error: RebalanceError) -> None:
-        """Leave the others to themselves, say why once, and try again: the next call may go well."""
+        """Take no part: delete the own znode, log the reason once, and try again later."""
         if self._failure is None:
             logger.error("%s: takes no part in group %s: %s", self._consumer_id, self._group, error)
         self._failure = error
@@ -454,10 +458,10 @@ class LedMember:
         self._look_in(_AGAIN_MS)
 
     def _may_lead(self, leader: Znode | None) -> bool:
-        """A member that takes no part leaves the lead to members that take part, if there are any.
+        """Return whether this member may lead. A member that takes no part leaves the lead to those that take part.
 
-        If nobody takes the lead in time, this member takes it. It may be refused only because another client wrote an
-        offer in its place, and an ACL may keep the other members from leading.
+        If none of them takes the lead in time, this member takes it. It may be refused only because another client
+        wrote an offer in its place, and an ACL may keep the other members from leading.
         """
         if self._why_out() is None or self._election.is_vacant(leader, _UNHEARD_MS):
             return True

@@ -32,7 +32,7 @@ class OwnAssignors:
         )
 
     def hear(self, strategy: str, given: MemberAssignment, generation: int) -> None:
-        """Tell the assignor what its member was given. The member has its share also if the assignor fails."""
+        """Pass the member's share to its assignor. The member keeps the share even if the assignor fails."""
         self.complaint = None
         for assignor in self._assignors:
             if assignor.name != strategy:

@@ -1,7 +1,7 @@
 """The znode with a member's strategies and owned partitions. Only the member writes it, so its data is not watched.
 
-It is read when the member has to doubt it: in a new session, after an error, if the leader refuses the member, and if a
-generation leaves it out or names another write of it.
+The member reads it only in doubt: in a new session, after an error, if the leader refuses the member, and if a
+generation leaves the member out or names another write of the znode.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 
 
 class OwnZnode:
-    """One member's. Used by the coordinator's thread alone."""
+    """The own znode of one member. Used by the coordinator's thread alone."""
 
     def __init__(self, store: ZkStore, watched: WatchedZnodes, group: str, consumer_id: str) -> None:
         self._store = store
@@ -26,16 +26,17 @@ class OwnZnode:
         self._path = member_path(group, consumer_id)
         self._stat: Stat | None = None
         self.is_doubted = True
-        """Whether it is to be read before this member goes on."""
+        """Whether this member must read the znode before its next step."""
 
     def doubt(self) -> None:
-        """It may be gone, or another one."""
+        """Have the znode read again: another client may have deleted or replaced it."""
         self.is_doubted = True
 
     def compare(self, joined: int) -> bool:
         """Return whether the leader read what this member wrote last.
 
-        joined: the transaction that wrote what the leader read; a later one than this member's was somebody else's.
+        joined: the transaction that wrote the data that the leader read. If it is later than this member's last write,
+        another client wrote the data.
         """
         if self._stat is None:
             return False
@@ -44,18 +45,20 @@ class OwnZnode:
         return joined == self._stat.mzxid
 
     def stands(self, session_id: int) -> bool:
-        """Return whether what this member wrote last stands there; read only in doubt. Raises: ZooKeeper's errors."""
+        """Return whether the znode is as this member wrote it last. Read only in doubt. Raises: ZooKeeper's errors."""
         if not self.is_doubted:
             return self._stat is not None
         (found,) = self._watched.read([self._path])
         before, self._stat = self._stat, None if found is None else found.stat
         is_anothers = self._stat is not None and self._stat.ephemeral_owner != session_id
-        # of this member's former session, or of another member of its name: it goes with its session; or of no session
+        # of a session that will end, this member's former one or that of a member of its name; or of no session
         self.is_doubted = is_anothers
         return self._stat is not None and not is_anothers and self._stat == before
 
     def write(self, data: bytes, session_id: int) -> bool:
-        """Return whether it is written; not if another session's stands there, or a lot below what is no session's.
+        """Write the znode; return whether that was possible.
+
+        It is not if another session owns the znode, nor if a permanent znode stands there with too many below it.
 
         Raises: NoNodeError, BadVersionError; ZooKeeper's other errors.
         """
@@ -79,7 +82,7 @@ class OwnZnode:
         return True
 
     def _delete_permanent(self, stat: Stat) -> bool:
-        """Somebody else put it there for good; whether it is gone."""
+        """Delete a znode of no session, which another client has created; return whether it is gone."""
         logger.warning("%s is not ephemeral, so no member wrote it: I delete it", self._path)
         if not delete_below(self._store, self._path):
             return False
@@ -88,7 +91,7 @@ class OwnZnode:
         return True
 
     def delete(self, session_id: int) -> None:
-        """Take back what this session told. Raises: ZooKeeper's errors."""
+        """Delete the znode if this session wrote it. Raises: ZooKeeper's errors."""
         stat, self._stat, self.is_doubted = self._stat, None, True
         if stat is not None and stat.ephemeral_owner == session_id:
             self._store.delete(self._path, stat.version)

@@ -11,16 +11,16 @@ from collections.abc import Iterator
 from zk_layout.store import ZkStore, Znode
 
 _AT_ONCE = 1000
-"""Deletions, which take a second or less."""
+"""The most deletions in one call, which take a second or less."""
 
 
 def is_permanent(znode: Znode | None) -> bool:
-    """Return whether something stands there that no session ends."""
+    """Return whether the znode exists and belongs to no session."""
     return znode is not None and not znode.stat.ephemeral_owner
 
 
 def delete_below(store: ZkStore, path: str) -> bool:
-    """Delete what stands below a znode, some of it: one member does this, which has other things to do, too.
+    """Delete the znodes below a path, at most _AT_ONCE in one call, because the member has other work, too.
 
     Returns: whether nothing is left. Raises: ZooKeeper's errors.
     """

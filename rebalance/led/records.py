@@ -1,8 +1,8 @@
 """The znodes of a led group, below /consumers/G/coordination.
 
     leader          ephemeral; the consumer id of the member that leads
-    members/<id>    ephemeral; what a member tells when it joins: its round, and for each strategy that it offers its
-                    topics, what it owns, and bytes for the assignor
+    members/<id>    ephemeral; a member's offer when it joins: its round, and for each of its strategies the member's
+                    topics, the partitions that it owns, and bytes for the assignor
     round           the number of the rebalance that members are asked to join; the members that need not join again,
                     and the refused ones
     generation      the share of each member; written once for each round, by the leader
@@ -24,46 +24,46 @@ from zk_layout.errors import MalformedZnodeError
 from zk_layout.model import TopicPartition
 
 MOST_BYTES = 1 << 20
-"""No znode is larger, unless the ensemble is configured so; a larger one is not read."""
+"""The most bytes of a record that is decoded. No znode is larger, unless the ensemble is configured so."""
 
 
 def coordination_path(group: str) -> str:
-    """The folder of all that a led group has beside a classic one."""
+    """Return the path of the folder for the znodes that only a led group has."""
     return f"/consumers/{group}/coordination"
 
 
 def leader_path(group: str) -> str:
-    """Ephemeral: the consumer id of the leader."""
+    """Return the path of the ephemeral znode with the consumer id of the leader."""
     return f"{coordination_path(group)}/leader"
 
 
 def members_path(group: str) -> str:
-    """The parent of the members' znodes."""
+    """Return the path of the parent of the members' znodes."""
     return f"{coordination_path(group)}/members"
 
 
 def member_path(group: str, consumer_id: str) -> str:
-    """Ephemeral: what this member tells."""
+    """Return the path of the ephemeral znode with a member's offer."""
     return f"{members_path(group)}/{consumer_id}"
 
 
 def ephemeral_paths(group: str, consumer_id: str) -> tuple[str, str]:
-    """The znodes of a led group that a member's session may hold: the leader's, and the member's own."""
+    """Return the paths of the znodes that a member's session may own: the leader's, and the member's own."""
     return leader_path(group), member_path(group, consumer_id)
 
 
 def round_path(group: str) -> str:
-    """Return which rebalance members are asked to join."""
+    """Return the path of the znode that asks the members to join a rebalance."""
     return f"{coordination_path(group)}/round"
 
 
 def generation_path(group: str) -> str:
-    """The share of each member."""
+    """Return the path of the znode with the share of each member."""
     return f"{coordination_path(group)}/generation"
 
 
 LONGEST_WAIT_MS = 600_000
-"""A rebalance waits no longer for a member that does not join again, whatever it asks: it may be a stranger's."""
+"""The longest wait of a rebalance for a member, whatever its znode asks for: another client may have written that."""
 
 _LONGEST_REASON = 2000
 """The most characters of a refused member's text; any client can write it."""
@@ -73,8 +73,8 @@ _LONGEST_REASON = 2000
 class Joining:
     """A member's data when it joins.
 
-    session_id: the member's; under another one it is another member of the same name. written: the transaction that
-    wrote the znode; a member that joins again writes it again. (A znode's version is 0 again after a member has left.)
+    session_id: the member's session; in another session it is another member of the same name. written: the transaction
+    that wrote the znode; a member that joins again writes it again. (A znode's version is 0 again after a member left.)
     """
 
     consumer_id: str
@@ -86,7 +86,7 @@ class Joining:
 
     @property
     def member_id(self) -> str:
-        """This life of the member."""
+        """The id of the member in this session; another session makes it another member."""
         return f"{self.consumer_id}-{self.session_id:x}"
 
 
@@ -145,7 +145,7 @@ def encode_joining(joining: Joining) -> bytes:
 
 
 def decode_joining(path: str, consumer_id: str, data: bytes | None, written: int = 0) -> Joining:
-    """Raises: MalformedZnodeError, also if it offers no strategy."""
+    """Decode a member's znode. Raises: MalformedZnodeError, also if it offers no strategy."""
     document = _document(path, data)
     session_id = _hexadecimal(document, "session", "the number of a session")
     protocols = tuple(
@@ -163,7 +163,7 @@ def encode_round(asked: Round) -> bytes:
 
 
 def decode_round(path: str, data: bytes | None) -> Round:
-    """Raises: MalformedZnodeError."""
+    """Decode the leader's znode `round`. Raises: MalformedZnodeError."""
     document = _document(path, data)
     refused = document.child("refused")
     return Round(
@@ -189,7 +189,7 @@ def encode_generation(generation: Generation) -> bytes:
 
 
 def decode_generation(path: str, data: bytes | None) -> Generation:
-    """Raises: MalformedZnodeError."""
+    """Decode the leader's znode `generation`. Raises: MalformedZnodeError."""
     document = _document(path, data)
     shares = document.child("shares")
     topics = document.child("topics")
@@ -204,7 +204,7 @@ def decode_generation(path: str, data: bytes | None) -> Generation:
 
 
 def encode_subscription(subscription: Subscription) -> bytes:
-    """A member's part of a strategy's metadata."""
+    """Encode a member's metadata for one strategy."""
     return _bytes(
         {
             "topics": list(subscription.topics),
@@ -216,7 +216,7 @@ def encode_subscription(subscription: Subscription) -> bytes:
 
 
 def decode_subscription(data: bytes) -> Subscription:
-    """Raises: MalformedZnodeError."""
+    """Decode a member's metadata for one strategy. Raises: MalformedZnodeError."""
     document = decode_object("a member's metadata", data)
     generation = None if document.is_null("generation") else document.integer("generation")
     return Subscription(
@@ -264,7 +264,7 @@ def _unb64(document: JsonObject, key: str) -> bytes:
 
 
 def _hexadecimal(document: JsonObject, key: str, what: str) -> int:
-    """ZooKeeper's own numbers have 64 bits, more than a Java int."""
+    """Read a number of ZooKeeper, which has 64 bits, more than a Java int."""
     try:
         return int(document.text(key), 16)
     except ValueError as error:

@@ -15,7 +15,11 @@ logger = logging.getLogger(__name__)
 
 
 class Roster:
-    """One leader's. watched: the list of members and each member's znode are watched there. name: the leader's."""
+    """The members' znodes, as one leader reads them.
+
+    watched: the leader's watched znodes, to which the list of members and each member's znode are added. name: the
+    leader's consumer id.
+    """
 
     def __init__(self, watched: WatchedZnodes, group: str, name: str) -> None:
         self._watched = watched
@@ -27,7 +31,7 @@ class Roster:
         """The znodes that an ACL forbids to read."""
 
     def read(self) -> dict[str, Joining]:
-        """{member id: what it tells}, of the members whose znodes can be read. Raises: ZooKeeper's errors."""
+        """Return {member id: its offer} of the members whose znodes can be read. Raises: ZooKeeper's errors."""
         try:
             names = self._watched.children(members_path(self._group))
         except NoNodeError:

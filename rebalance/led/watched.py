@@ -15,7 +15,7 @@ from zk_layout.store import WatchEvent, WatchKind, ZkStore, Znode
 class WatchedZnodes:
     """The watched znodes of one member. Used by the coordinator's thread alone; watches fire on threads of the store.
 
-    on_change: one of them may have changed.
+    on_change: called when one of them may have changed.
     """
 
     def __init__(self, store: ZkStore, on_change: Callable[[], None]) -> None:
@@ -28,7 +28,7 @@ class WatchedZnodes:
         """How often ZooKeeper has answered."""
 
     def read(self, paths: Sequence[str]) -> list[Znode | None]:
-        """In the order of paths; None where there is no znode. Raises: ZooKeeper's errors."""
+        """Return the znodes in the order of paths; None where there is no znode. Raises: ZooKeeper's errors."""
         self._forget_fired()
         missing = [path for path in paths if path not in self._seen]
         if missing:
@@ -37,7 +37,7 @@ class WatchedZnodes:
         return [self._seen[path] for path in paths]
 
     def children(self, path: str) -> tuple[str, ...]:
-        """Sorted. Raises: NoNodeError, and then nothing is watched; ZooKeeper's errors."""
+        """Return the children's names, sorted. Raises: NoNodeError, and then nothing is watched; ZooKeeper's errors."""
         self._forget_fired()
         if path not in self._children:
             self._children[path] = self._store.get_children(path, self._fire)
