@@ -1,4 +1,4 @@
-"""Reads many znodes of which an ACL may close some.
+"""Reads many znodes, some of which an ACL may forbid to read.
 
 Up to 3.8 ZooKeeper returns the Stat of such a znode; 3.9 refuses it.
 """
@@ -14,7 +14,7 @@ from zk_layout.store import Stat, Watcher, ZkStore, Znode
 Found = TypeVar("Found")
 
 FoundStat: TypeAlias = "Stat | NotPermittedError | None"
-"""A znode's Stat, why it may not be seen, or None if there is no znode."""
+"""A znode's Stat, the error if the client may not see it, or None if there is no znode."""
 
 
 def read_each(

@@ -35,7 +35,7 @@ class LegacyConsumerError(Exception):
         return shown(self._text())
 
     def _text(self) -> str:
-        """What str() shows, however long the names in it are."""
+        """Return the whole text, however long the names in it are; str() shortens it."""
         return super().__str__()
 
 
@@ -74,7 +74,7 @@ class MalformedZnodeError(ZkLayoutError):
 
 
 class ZooKeeperError(LegacyConsumerError):
-    """ZooKeeper did not do what was asked."""
+    """ZooKeeper did not carry out a request."""
 
 
 class ConnectionLostError(ZooKeeperError):

@@ -1,4 +1,4 @@
-"""Encodes the ACLs of the znodes that a store creates, and finds those that it keeps."""
+"""Encodes the ACLs of the znodes that a store creates, and finds the ACLs that new znodes take over from others."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ class Acls:
         )
 
     def kept(self, ops: Sequence[Op]) -> dict[str, bytes]:
-        """{path: ACL} for new znodes: the ACL of the znode that it replaces, else of a znode beside it or above it.
+        """Return {path: ACL} for new znodes: of the znode that the new one replaces, else of one beside it or above it.
 
-        That one may be made by the same multi.
+        The same multi may create that znode.
         """
         kept: dict[str, bytes] = {}
         made: dict[str, bytes] = {}

@@ -1,7 +1,8 @@
 """kazoo's client, connection and handler, extended where kazoo's public API cannot do what KazooStore promises.
 
-kazoo is used by its public face, but for the names below. The requirement in pyproject.toml has an upper bound because
-of them, and the contract suite runs on the oldest and the newest kazoo that it allows. These are private:
+The kazoo_* files use kazoo's public API, except for the names below. Because of these names the requirement in
+pyproject.toml has an upper bound, and the contract suite runs on the oldest and the newest kazoo that it allows. These
+are private:
 
     _authenticate_with_sasl  an error of pure-sasl would end kazoo's thread without a report
     _call                    takes requests that kazoo lacks; and kazoo's own version swallows Ctrl-C
@@ -97,7 +98,7 @@ class StoreHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo h
         self._connection_thread: threading.Thread | None = None
 
     def async_result(self) -> Reply:
-        """Return what a request will be answered in."""
+        """Return an object that will hold the answer to a request."""
         return Reply(self)
 
     def start(self) -> None:
@@ -105,7 +106,7 @@ class StoreHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo h
         try:
             super().start()
         except BaseException:
-            # kazoo's stop() does nothing before that, though a thread may have begun
+            # kazoo's stop() does nothing before start() has ended, though a thread may have begun
             self._running = True
             self.stop()
             raise
@@ -124,7 +125,7 @@ class StoreHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo h
         return self._server
 
     def cut(self) -> None:
-        """Take kazoo's connection away."""
+        """Shut down the socket of kazoo's connection."""
         if self._server is not None:
             with contextlib.suppress(OSError):
                 self._server.shutdown(socket.SHUT_RDWR)
@@ -136,7 +137,7 @@ class StoreHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo h
         return thread
 
     def create_socket_pair(self) -> tuple[socket.socket, socket.socket]:
-        """The pipe that wakes kazoo's thread."""
+        """Return the pipe that wakes kazoo's thread."""
         reader, writer = super().create_socket_pair()
         # a byte is in this pipe for each queued request, and kazoo's send blocks when it is full
         writer.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
@@ -149,7 +150,7 @@ class StoreHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo h
         decrypted = [sock for sock in rlist if isinstance(sock, ssl.SSLSocket) and sock.pending()]
         if decrypted:
             timeout = 0
-        # kazoo's own makes an epoll object for each of its waits: with that, many reads take more than twice as long
+        # kazoo's own select makes an epoll object for each wait: with that, many reads take more than twice as long
         poll = select.poll()
         for sock in rlist:
             poll.register(sock, select.POLLIN)
@@ -204,7 +205,7 @@ class StoreClient(KazooClient):  # type: ignore[misc]  # kazoo has no types
         except OSError:
             async_object.set_exception(kazoo_errors.ConnectionClosedError())
         except BaseException:
-            # a byte too many is ignored; without one for each request, all later ones would wait for their successor
+            # kazoo ignores a byte too many; with one too few, each later request would wait for the next one
             with contextlib.suppress(OSError):
                 waker.send(b"\0")
             raise
@@ -247,11 +248,11 @@ class StoreConnection(ConnectionHandler):  # type: ignore[misc]  # kazoo has no 
         connecting = isinstance(request, Connect)
         began = time.monotonic()
         if connecting:
-            # what was asked on the connection before will not be answered
+            # the server will not answer the requests of the connection before
             self._asked = None
             if began - self.heard[1] > (self.granted_timeout_ms or 0) / 1000:
-                # the session may be over. A server that lost its data, or has them from a backup, would refuse this
-                # client for ever: it takes none that has seen more than it holds.
+                # The session may be over. A server that lost its data, or has them from a backup, would refuse this
+                # client for ever: a server accepts no client that has seen a later zxid than its own.
                 request = request._replace(last_zxid_seen=0)
         reply = super()._invoke(timeout, request, xid)
         if connecting:

@@ -1,7 +1,7 @@
 """The requests that KazooStore gives to kazoo beside kazoo's own, and the watches that kazoo calls for it.
 
-kazoo serialises a request on its connection's thread, so what a request decides there it decides at the moment of
-sending. The names of kazoo that are used here stand in the tables of kazoo_client.py.
+kazoo serialises a request on its connection's thread, so a request can make a decision there, at the moment of sending.
+The tables of kazoo_client.py list the names of kazoo that this file uses.
 """
 
 # ruff: noqa: SLF001 - kazoo_client.py lists the private names of kazoo, and a test compares its list with this file
@@ -35,7 +35,7 @@ class Watch:
     stopping: Flag = field(compare=False)
 
     def __call__(self, event: WatchedEvent) -> None:
-        """The watch fired."""
+        """Call the watcher; kazoo calls this when the watch fires."""
         watcher = watcher_of(self.watcher)
         if watcher is not None and not self.stopping.is_set():
             watcher(WatchEvent(_WATCH_KINDS[event.type], self.path))
@@ -75,7 +75,7 @@ class Write:
 
     def deserialize(self, reply: bytes, offset: int) -> list[bytes]:
         """Return the undecoded reply in a list, because kazoo removes the chroot from texts in a reply."""
-        # kazoo has just taken it from the head of this reply
+        # kazoo has just read this zxid from the header of this reply
         self.zxid = self.client.last_zxid
         return [reply[offset:]]
 

@@ -1,7 +1,7 @@
-"""One client of kazoo: its connection, its session, who hears of changes of the session, and requests with a bound.
+"""One client of kazoo: its connection, its session, the session's listeners, and requests with a time limit.
 
-kazoo queues requests while there is no connection. This class hands a request over only when there is one, so that each
-wait has an end. Session listeners run on kazoo's connection thread.
+kazoo queues requests while there is no connection. This class gives kazoo a request only when there is a connection, so
+each wait has an end. Session listeners run on kazoo's connection thread.
 """
 
 from __future__ import annotations
@@ -61,13 +61,13 @@ class KazooSession:
         self._listening = threading.Lock()
         self._listeners: tuple[SessionListener, ...] = ()
         self.client: Any = None
-        """kazoo's; None unless started."""
+        """kazoo's client; None unless started."""
         self._starting: Any = None
         """The client, while start() waits for its first answer."""
         self.session_id = 0
         """The session in use; 0 while there is none."""
         self.losses = 0
-        """How often a connection was lost, but for those with which the session ended."""
+        """The number of lost connections, without those whose loss ended the session."""
         self.is_closed = False
         self._refused: AuthenticationError | None = None
 
@@ -79,7 +79,7 @@ class KazooSession:
 
     @property
     def stopping(self) -> Flag:
-        """Set once the client is to end."""
+        """The flag that is set once the client must end."""
         client = self.client
         return Flag() if client is None else client.handler.stopping
 
@@ -94,8 +94,8 @@ class KazooSession:
     def start(self, check: Callable[[float], None]) -> None:
         """Connect; twice is harmless. After an error it may be called again.
 
-        check(deadline) sends the first request, until this monotonic time. What it raises, start() raises, but it is
-        called again if the connection was lost.
+        check(deadline) sends the first request, with this monotonic time as its limit. If the connection is lost,
+        start() calls it again; start() raises its other errors.
         """
         deadline = time.monotonic() + self.settings.connection_timeout_ms / 1000
         with self._lifecycle:
@@ -162,7 +162,7 @@ class KazooSession:
             self._listeners = tuple(known for known in self._listeners if known != listener)
 
     def send(self, ask: Callable[[Any], T], deadline: float) -> T:
-        """Wait for a connection, and call ask with kazoo's client, which gives it a request."""
+        """Wait for a connection, and call ask with kazoo's client; ask sends a request."""
         return ask(self._connected_client(deadline))
 
     def send_other(self, request: Any, deadline: float) -> Any:
@@ -179,7 +179,7 @@ class KazooSession:
         raise translated(result.exception, path) from result.exception
 
     def wait_for_loss(self, losses: int, timeout_s: float) -> None:
-        """Wait until there are more losses than these."""
+        """Wait until the number of losses differs from this one, or the session is closed, at most timeout_s."""
         self._changed.wait_for(lambda: self.losses != losses or self.is_closed, timeout_s)
 
     def _connected_client(self, deadline: float) -> Any:
@@ -251,7 +251,7 @@ class KazooSession:
                 self._refused = AuthenticationError(f"{self.settings.connect} refused the credentials{OR_NO_SASL}")
             elif client.client_state == KeeperState.CLOSED:
                 is_broken = True
-                # kazoo's thread ends on a reply it cannot make sense of; the server will let the session expire
+                # kazoo's thread ends on a reply that it cannot decode; the server will let the session expire
                 logger.warning("the connection to %s broke down, starting a new session", self.settings.connect)
         self.session_id = session_id
         listeners = self._listeners
@@ -264,7 +264,7 @@ class KazooSession:
             except Exception:
                 logger.exception("a session listener failed on %s", event)
         if is_broken:
-            # last: if no thread can begin, the listeners have heard of the end all the same
+            # last, so that the listeners are called even if no thread can begin
             OwnThread(target=self._revive, args=(client,)).start()
 
     def _revive(self, client: Any) -> None:

@@ -1,9 +1,9 @@
-"""ZkStore over kazoo, which only the kazoo_* files of this room import.
+"""ZkStore over kazoo, which only the kazoo_* files of this folder import.
 
-What kazoo leaves to its users, and these files do:
+These files add what kazoo lacks:
 
-- Every wait has a bound. A request is handed over only when there is a connection, and a write that was given up
-  becomes empty if kazoo still sends it later.
+- Every wait has a bound. The store gives kazoo a request only when there is a connection, and a write that the store
+  has given up becomes empty if kazoo still sends it later.
 - Watchers and session listeners run on kazoo's connection thread, in the order in which the server's messages arrive:
   a read that the server answers after a change returns after the watcher of that change was called.
 - Many reads go in one request if the server supports that: see multi_read.
@@ -109,7 +109,7 @@ class KazooStore(ReadsMany):
         self._session.start(self._find_root)
 
     def _find_root(self, deadline: float) -> None:
-        # goes out behind the credentials, so that a refusal shows here
+        # kazoo sends this behind the credentials, so that a refusal shows here
         sent = self._session.send(methodcaller("exists_async", "/"), deadline)
         if self._session.take(sent, "/", deadline) is None:
             raise MissingChrootError(self._chroot)
@@ -173,12 +173,12 @@ class KazooStore(ReadsMany):
             self._ask_other(WatchMany(watches, since), paths[start])
 
     def multi_read(self, kind: ReadKind, paths: Sequence[str]) -> bytes:
-        """One request for all."""
+        """Read all in one request; return the undecoded reply."""
         losses = self._session.losses
         try:
             reply: bytes = self._ask_other(ReadMany(kind, [self._full(path) for path in paths]), paths[0])
         except UnimplementedRequestError:
-            # what is sent until the server has closed the connection may be lost with it
+            # the server closes the connection then, and a request that is sent before that may be lost with it
             self._session.wait_for_loss(losses, _CLOSES_WITHIN_S)
             raise
         return reply
@@ -192,7 +192,7 @@ class KazooStore(ReadsMany):
         found: list[bool] = []
 
         def ask(deadline: float) -> None:
-            # a connection that is lost is an answer, too: that nothing can be found out
+            # a lost connection ends the probe, too, without a result
             with contextlib.suppress(ConnectionLostError, SessionExpiredError):
                 try:
                     probe.take(probe.send_other(ReadMany(ReadKind.DATA, ["/"]), deadline), "/", deadline)
@@ -244,23 +244,23 @@ class KazooStore(ReadsMany):
     def ensure_path(self, path: str, *, acl: Acl | AclEntries = Acl.SECURE) -> None:
         """Create a persistent znode without data, and its parents; existing ones are left as they are."""
         prefixes = with_parents(path)
-        # looking first, because create is refused on a protected parent even if the znode is there already
+        # look first, because ZooKeeper refuses a create below a protected parent even if the znode exists
         found = self._pipeline("exists_async", prefixes)
         deadline = self._deadline()
         ops = [CreateOp(prefix, None, acl=acl) for prefix, stat in zip(prefixes, found, strict=True) if stat is None]
         writes = [self._write([op], None) for op in ops]
-        # all on their way before the first is answered: the server carries them out in order
+        # all are sent before the first answer, because the server carries them out in order
         sent = [self._session.send_other(write, deadline) for write in writes]
         for op, write, result in zip(ops, writes, sent, strict=True):
             with contextlib.suppress(NodeExistsError):
                 self._written_one(write, result, op, deadline)
 
     def set_data(self, path: str, data: bytes, version: int = -1) -> Stat:
-        """Write."""
+        """Write the data."""
         return decode_set(self._write_one(SetOp(path, data, version)))
 
     def delete(self, path: str, version: int = -1) -> None:
-        """Delete."""
+        """Delete the znode."""
         self._write_one(DeleteOp(path, version))
 
     def multi(self, ops: Sequence[Op], *, session_id: int | None = None) -> int:
@@ -268,14 +268,14 @@ class KazooStore(ReadsMany):
         if not ops:
             return 0
         write = self._write(ops, session_id)
-        # the estimate is at most four times the truth, and costs as much as encoding: only for what may be too big
+        # the estimate is at most four times the real size, and costs as much as encoding: made only for a big request
         if 4 * len(write.body) > MAX_MULTI_BYTES and (size := sum(map(multi_size, ops))) > MAX_MULTI_BYTES:
             msg = f"a multi of {size} bytes: the limit is {MAX_MULTI_BYTES}"
             raise ValueError(msg)
         if session_id is not None and session_id != self.session_id and not self._session.is_closed:
             raise SessionExpiredError(_other_session(session_id))
         deadline = self._deadline()
-        # without a connection at once: what the caller has seen may be long over when there is one again
+        # a write for one session does not wait for a connection: by then the caller's readings may be out of date
         sent = self._session.send_other(write, deadline if session_id is None else time.monotonic())
         self._written(write, sent, ops, deadline)
         return write.zxid

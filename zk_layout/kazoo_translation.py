@@ -1,4 +1,4 @@
-"""The one place where what kazoo returns and raises becomes ours."""
+"""Translates the results and exceptions of kazoo; no other file does."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def failure_of(code: int, path: str) -> ZooKeeperError:
     """Return the error of zk_layout.errors for one of ZooKeeper's codes, of which an older kazoo does not know all."""
     if code == _QUOTA_EXCEEDED:
         return ZooKeeperError(f"{path}: a quota of ZooKeeper forbids it")
-    # not by index, which raises for what it does not know
+    # not by index, because EXCEPTIONS raises for an unknown code
     foreign = kazoo_errors.EXCEPTIONS.get(code)
     return ZooKeeperError(f"{path}: ZooKeeper's error {code}") if foreign is None else translated(foreign(), path)
 

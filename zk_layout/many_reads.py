@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 WORTH_A_PROBE = 8
 """Fewer reads than this are not worth a connection and three requests to find out about opcode 22."""
 PROBE_AGAIN_S = 60.0
-"""The pause after a probe that did not work out: it blocks the thread that reads, for seconds if nobody answers."""
+"""The pause after a probe without a result: a probe blocks the reading thread, for seconds if no server answers."""
 
 
 class ReadsMany(ABC):
@@ -40,10 +40,10 @@ class ReadsMany(ABC):
         self.hosts = hosts
         self._monotonic = monotonic
         self._serves_multi_read: bool | None = None
-        """None as long as it is not known."""
+        """Whether the server knows opcode 22; None as long as that is not known."""
         self._finding_out = threading.Lock()
         self._probe_from = -math.inf
-        """No probe before; finite once a probe did not work out."""
+        """The earliest time of the next probe; finite once a probe had no result."""
 
     @abstractmethod
     def pipeline_data(self, paths: Iterable[str], watcher: Watcher | None) -> list[Znode | None]:
@@ -59,7 +59,7 @@ class ReadsMany(ABC):
 
     @abstractmethod
     def multi_read(self, kind: ReadKind, paths: Sequence[str]) -> bytes:
-        """One request for all.
+        """Read all in one request; return the undecoded reply.
 
         Raises: UnimplementedRequestError, once the server has closed the connection, as it does after such a request,
         or 2 s later.
@@ -67,7 +67,7 @@ class ReadsMany(ABC):
 
     @abstractmethod
     def probe_multi_read(self) -> bool | None:
-        """Whether the server knows multi_read, tried on a connection of its own; None if that did not work out."""
+        """Return whether the server knows multi_read, tried on a connection of its own; None if that failed."""
 
     def get_data_many(self, paths: Sequence[str], watcher: Watcher | None = None) -> list[Znode | None]:
         """Read many znodes; None where there is no znode, which is watched too."""
@@ -80,7 +80,7 @@ class ReadsMany(ABC):
             return znodes
         found = self.pipeline_stats((paths[i] for i in missing), watcher)
         appeared = [i for i, stat in zip(missing, found, strict=True) if stat is not None]
-        # what vanishes again before this read fires the watch just set, so the caller learns of it
+        # a znode that vanishes again before this read fires the watch just set, so the caller learns of it
         again = self.pipeline_data((paths[i] for i in appeared), watcher)
         for i, znode in zip(appeared, again, strict=True):
             znodes[i] = znode
@@ -103,7 +103,7 @@ class ReadsMany(ABC):
         return [None if znode is None else znode.stat for znode in znodes]
 
     def _read_many(self, kind: ReadKind, paths: Sequence[str]) -> list[ReadResult] | None:
-        """All the reads by opcode 22; None if the server lacks it, or for too few reads to find out."""
+        """Read all by opcode 22; return None if the server lacks it, or for too few reads to find out."""
         if len(paths) < 2 or not self._finds_multi_read(len(paths)):
             return None
         results: list[ReadResult] = []
@@ -121,7 +121,7 @@ class ReadsMany(ABC):
         return results
 
     def _finds_multi_read(self, reads: int) -> bool:
-        # no thread waits while another one finds out, which may take seconds: it reads one by one
+        # a thread reads one by one while another thread finds out, which may take seconds
         if self._serves_multi_read is None and reads >= WORTH_A_PROBE and not self._finding_out.locked():
             with self._finding_out:
                 self._find_out()

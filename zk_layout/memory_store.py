@@ -72,7 +72,7 @@ class Fault(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Another fate of a request: it ends in this error, although the connection stays.
+    """A request ends in this error, although the connection stays.
 
     carried_out: the error comes after the request was carried out, as when a reply makes no sense to the client.
     """
@@ -91,7 +91,7 @@ class Delivery:
 
     event: WatchEvent | SessionEvent
     watcher: HeldWatcher | None = None
-    """The watchers that get a WatchEvent."""
+    """The watcher that gets a WatchEvent; None for a SessionEvent."""
 
 
 class MemoryZooKeeper:
@@ -189,13 +189,13 @@ class MemoryZooKeeper:
     # ------------------------------------------------------------------ for stores
 
     def attach(self, store: MemoryStore) -> None:
-        """A store starts: a new session."""
+        """Connect a store that starts, in a new session."""
         with self.lock:
             self._stores.append(store)
             self._link(store)
 
     def detach(self, store: MemoryStore) -> None:
-        """A store closes: its session ends if the store has a connection, and it gets no more deliveries."""
+        """Detach a store that closes: if it has a connection its session ends, and it gets no more deliveries."""
         with self.lock:
             self._stores.remove(store)
             store.watches.clear()
@@ -293,7 +293,7 @@ class MemoryStore:
         self._listeners: tuple[SessionListener, ...] = ()
         self._delivering = threading.RLock()
         self.server_session_id = 0
-        """The server's view; session_id follows when the event arrives."""
+        """The session as the server knows it; session_id follows when the event arrives."""
         self.linked = False
         self.is_stalled = False
         """Whether the store is frozen and sends no heartbeats; see MemoryZooKeeper.stall."""
@@ -380,7 +380,7 @@ class MemoryStore:
         return delivered
 
     def has_deliveries(self) -> bool:
-        """Whether some wait, and the store is not stalled."""
+        """Return whether deliveries wait, and the store is not stalled."""
         return bool(self.queue) and not self.is_stalled
 
     def _arrive(self, delivery: Delivery) -> None:
@@ -459,7 +459,7 @@ class MemoryStore:
         try:
             znode = self._server.tree.read(full)
         except NoNodeError:
-            # with the path that the caller used, not the one below the chroot
+            # with the caller's path, which does not have the chroot
             raise NoNodeError(path) from None
         self._watch(WatchOn.DATA, full, watcher)
         return znode
@@ -537,13 +537,13 @@ class MemoryStore:
                     continue
 
     def set_data(self, path: str, data: bytes, version: int = -1) -> Stat:
-        """Write."""
+        """Write the data."""
         _, [stat] = self._write_one("set_data", SetOp(path, data, version))
         assert stat is not None
         return stat
 
     def delete(self, path: str, version: int = -1) -> None:
-        """Delete."""
+        """Delete the znode."""
         self._write_one("delete", DeleteOp(path, version))
 
     def multi(self, ops: Sequence[Op], *, session_id: int | None = None) -> int:

@@ -35,7 +35,7 @@ class Change:
 
 
 class _Node(NamedTuple):
-    # a tuple, for every write of a simulation makes some anew
+    # a tuple, because every write of a simulation makes new nodes, and a tuple is quick to make
     data: bytes | None
     czxid: int
     mzxid: int

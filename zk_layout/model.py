@@ -1,4 +1,4 @@
-"""The records that znodes are decoded into. No I/O: codecs makes them, paths.py says where they live."""
+"""The records that znodes are decoded into. No I/O: the codecs make them, paths.py has their paths."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class ConsumerThreadId(NamedTuple):
 
 
 class SubscriptionPattern(Enum):
-    """How the keys of a registration's subscription are meant. Values are the words in the JSON."""
+    """The meaning of the keys of a registration's subscription. Values are the words in the JSON."""
 
     STATIC = "static"
     WHITE_LIST = "white_list"

@@ -131,7 +131,7 @@ def read_stat(reply: bytes, offset: int) -> Stat:
 
 @dataclass(slots=True)
 class ChunkSize:
-    """How many reads go into the next request, so that requests and replies stay well below 1 MB.
+    """The number of reads in the next request, so that requests and replies stay well below 1 MB.
 
     The size of a reply is unknown beforehand: the last reply is the best guess, and the first request is small.
     """

@@ -1,4 +1,4 @@
-"""Where everything lives in ZooKeeper: one small class per znode, its path, and the parse back.
+"""The path of every znode: one small class per znode, which makes the path and parses it.
 
     OffsetPath("g", "t", 0).path                      -> "/consumers/g/offsets/t/0"
     OffsetPath.parse("/consumers/g/offsets/t/0")      -> OffsetPath("g", "t", 0)
@@ -32,7 +32,7 @@ _NAME = "([^/]+)"
 _MAX_INT = 2**31 - 1
 
 PATH_CLASSES: list[type[ZnodePath]] = []
-"""Every class below that is a znode's. Where two could have the same path, the more particular one stands first."""
+"""Every class below that has a template. If two could match the same path, the more specific one stands first."""
 _CLASSES_BY_SHAPE: defaultdict[tuple[str, int], list[type[ZnodePath]]] = defaultdict(list)
 
 
@@ -49,7 +49,7 @@ class ZnodePath:
     _format: ClassVar[str]
     _numeric: ClassVar[tuple[bool, ...]]
     _values: ClassVar[attrgetter[object] | None]
-    _pattern: ClassVar[re.Pattern[str] | None]  # compiled when somebody parses
+    _pattern: ClassVar[re.Pattern[str] | None]  # compiled at the first parse
 
     if TYPE_CHECKING:
 
@@ -76,7 +76,7 @@ class ZnodePath:
 
     @classmethod
     def parse(cls, path: str) -> Self | None:
-        """The object that has this path, or None if it is the path of something else."""
+        """Return the object that has this path, or None for the path of another class."""
         if cls._pattern is None:
             cls._pattern = re.compile(_FIELD.sub(lambda field: _NUMBER if field[2] else _NAME, cls.template))
         found = cls._pattern.fullmatch(path)
@@ -89,7 +89,7 @@ class ZnodePath:
 
 
 def parse_path(path: str) -> ZnodePath | None:
-    """The object for any path that this module knows, or None."""
+    """Return the object for any path that this module knows, or None."""
     for path_class in _CLASSES_BY_SHAPE.get(_shape(path), ()):
         found = path_class.parse(path)
         if found is not None:
@@ -216,7 +216,7 @@ class BrokerIdPath(_OfBroker, template="/brokers/ids/{broker_id:d}"):
 
 
 def broker_ids(names: Iterable[str]) -> list[int]:
-    """The ids that these children of /brokers/ids stand for, ascending; a name that no broker has is left out."""
+    """Return the broker ids among the names of these children of /brokers/ids, ascending; skip other names."""
     parent = BrokerIdsPath().path
     found = (BrokerIdPath.parse(f"{parent}/{name}") for name in names)
     return sorted(one.broker_id for one in found if one is not None)
@@ -235,7 +235,7 @@ class TopicPath(_OfTopic, template="/brokers/topics/{topic}"):
 
 
 class PartitionsPath(_OfTopic, template="/brokers/topics/{topic}/partitions"):
-    """Parent of the partitions, made by the controller. Which there are stands in TopicPath only."""
+    """Parent of the partitions, made by the controller. Only the data of TopicPath says which partitions exist."""
 
 
 class PartitionPath(_OfPartition, template="/brokers/topics/{topic}/partitions/{partition:d}"):
@@ -285,7 +285,7 @@ class LogDirEventNotificationPath(_FixedPath, template="/log_dir_event_notificat
 
 
 class AdminPath(_FixedPath, template="/admin"):
-    """Parent of what is asked of the controller."""
+    """Parent of the requests to the controller."""
 
 
 class DeleteTopicsPath(_FixedPath, template="/admin/delete_topics"):

@@ -9,33 +9,33 @@ _Fate = Literal["runs", "given up"]
 
 
 class LibraryThread(threading.Thread):
-    """A daemon thread that runs, or never will, also if an exception strikes its maker inside of start().
+    """A daemon thread that either runs or never does, even if an exception interrupts start().
 
-    threading.Thread may stay between the two: threading lists it for ever though nothing of it runs, or it begins after
-    its maker has made another one.
+    A plain threading.Thread may stay between the two: threading lists it for ever though it does not run, or it begins
+    after the caller has made another one.
     """
 
     def __init__(self, *args: object, **kwargs: object) -> None:
         super().__init__(*args, daemon=True, **kwargs)  # type: ignore[arg-type]
         self._fate: dict[None, _Fate] = {}
-        """Empty until it is decided, in one step: by the thread as it begins, or by its maker that was struck."""
+        """Empty until it is decided, in one step: by the thread as it begins, or by start() if it is interrupted."""
         self._is_due = False
         self._is_over = False
 
     def start(self) -> None:
-        """Begin. Raises: what strikes here, and RuntimeError if the system has no thread left."""
+        """Start the thread. Raises: whatever exception interrupts it; RuntimeError if the system has no thread left."""
         try:
             super().start()
             self._is_due = True
         except BaseException as error:
             self._fate.setdefault(None, "given up")
             if isinstance(error, RuntimeError) and "lock" in str(error) and error.__context__ is not None:
-                # what strikes threading's own wait comes out as an error about its lock
+                # an exception that interrupts threading's own wait comes out as an error about its lock
                 raise error.__context__ from None
             raise
 
     def run(self) -> None:
-        """Do the work, unless the maker has given the thread up."""
+        """Call the target, unless an interrupted start() has given the thread up."""
         if self._fate.setdefault(None, "runs") == "runs":
             try:
                 super().run()
@@ -44,7 +44,7 @@ class LibraryThread(threading.Thread):
 
     @property
     def is_running(self) -> bool:
-        """Whether it works, or is about to."""
+        """Whether the thread runs, or is about to begin."""
         return self._will_run and not self._is_over
 
     @property
@@ -52,20 +52,20 @@ class LibraryThread(threading.Thread):
         return self._fate.get(None, "runs" if self._is_due else "given up") == "runs"
 
     def join(self, timeout: float | None = None) -> None:
-        """Wait for its end, seconds at most; one that never begins has none, and is not waited for."""
+        """Wait for the thread's end, at most timeout seconds. Return at once if the thread never begins."""
         if self._will_run:
             super().join(timeout)
 
 
 class OwnThread(LibraryThread):
-    """A thread of which a shutdown waits for the end, or for the answers that it reads.
+    """A thread for whose end a shutdown waits, or for the answers that the thread reads.
 
-    User code runs on such a thread in a logging handler or a finaliser. There a shutdown must not wait.
+    A logging handler or a finaliser of the user may run on such a thread. A shutdown that it calls must not wait.
     """
 
     @staticmethod
     def is_current() -> bool:
-        """Return whether the calling thread is one of them."""
+        """Return whether the calling thread is an OwnThread."""
         return isinstance(threading.current_thread(), OwnThread)
 
 

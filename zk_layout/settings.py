@@ -1,4 +1,4 @@
-"""How to reach ZooKeeper: what the adapter needs to know, whatever the properties that said so were called."""
+"""The settings with which the adapter reaches ZooKeeper, independent of the names of the user's properties."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class TlsSettings:
 
 @dataclass(frozen=True, slots=True)
 class ZkSettings:
-    """Where ZooKeeper is, how long to wait for it, and who we are to it.
+    """The address of ZooKeeper, the time limits, and the client's credentials and ACLs.
 
     connect: `host:port,host:port/chroot`.
     session_timeout_ms: requested from the server, which may grant another.
@@ -48,7 +48,8 @@ class ZkSettings:
     timeout, but at least 10 s.
     auth: (scheme, credential) pairs, such as ("digest", "user:password").
     secure_acl: Acl.SECURE then means creator all and world read, as zookeeper.set.acl does in Kafka.
-    keep_acl: without secure_acl it means what is beside or above it has, as a tool wants it in others' groups.
+    keep_acl: without secure_acl, Acl.SECURE means the ACL of a znode beside or above the new one, as a tool needs it in
+    the groups of other clients.
 
     Raises: ConfigError for what can never work.
     """

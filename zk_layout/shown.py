@@ -1,13 +1,13 @@
-"""Texts of others as people are shown them: names of 40 KB, which any client can write, and errors of users' code."""
+"""Shortens texts of other clients for people, such as a name of 40 KB, and shows errors of the user's code."""
 
 from __future__ import annotations
 
 MOST = 1000
-"""Longer than any text of ours with names that Kafka's brokers take."""
+"""The most characters; no text of this project with names that Kafka's brokers accept is as long."""
 
 
 def shown(text: str, most: int = MOST) -> str:
-    """The text; of a longer one its begin, which names the actor, and its end, which says what to do."""
+    """Return the text; of a longer one its beginning, which names the actor, and its end, which says what to do."""
     if len(text) <= most:
         return text
     begin, end = most // 2, most // 4
@@ -15,7 +15,7 @@ def shown(text: str, most: int = MOST) -> str:
 
 
 def in_one_line(error: BaseException) -> str:
-    """Type and text of an error that code of the user's may have raised: its own text may fail, too."""
+    """Return the type and text of an error that the user's code may have raised, and whose str() may raise, too."""
     try:
         text = str(error)
     except BaseException as failed:  # noqa: BLE001  (any code of the user's)

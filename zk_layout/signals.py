@@ -1,9 +1,9 @@
-"""What threads wait for, sound whatever exception strikes them.
+"""A signal and a flag for waiting threads, which work on after any exception that interrupts a thread in them.
 
-A user's thread may be interrupted at any line, by Ctrl-C or a soft time limit, and go on. threading.Condition and
-threading.Event are made of Python code: an exception that strikes as they enter their lock leaves it taken, and all
-other threads wait for it for ever. A finaliser or a signal handler that comes in there waits for its own thread. Here
-nothing is shared but a set, which changes in one step.
+An exception such as Ctrl-C or a soft time limit may interrupt a user's thread at any line, and the thread may go on.
+threading.Condition and threading.Event are made of Python code: an exception at the moment in which they take their
+lock leaves it taken, and all other threads wait for it for ever. A finaliser or a signal handler that runs at that
+moment waits for its own thread. The classes here share only a set between threads, and it changes in one step.
 """
 
 from __future__ import annotations
@@ -15,26 +15,26 @@ from collections.abc import Callable
 
 
 class Signal:
-    """Wakes the threads that wait for something, so that they look again."""
+    """Wakes the threads that wait for a condition, so that they check it again."""
 
     def __init__(self) -> None:
         self._bells: set[threading.Lock] = set()
-        """A lock of each waiting thread, which it waits for, and which notify releases."""
+        """A lock for each waiting thread, which the thread waits for, and which notify() releases."""
 
     def notify(self) -> None:
-        """Let all that wait look again."""
+        """Wake all waiting threads, so that they check again."""
         for bell in list(self._bells):
-            # it rings already
+            # another notify() has released it already
             with contextlib.suppress(RuntimeError):
                 bell.release()
 
     def wait_for(self, is_reached: Callable[[], object], timeout_s: float | None = None) -> bool:
-        """Wait until that is true, at most timeout_s; True if it is. It is asked again after each notify."""
+        """Wait until is_reached() is true, at most timeout_s; True if it is. Calls it again after each notify()."""
         end_s = None if timeout_s is None else time.monotonic() + timeout_s
         bell = threading.Lock()
         bell.acquire()
         try:
-            # before the first look: a change after it rings
+            # before the first check, so that a notify() after the check wakes this thread
             self._bells.add(bell)
             return _wait_for(is_reached, bell, end_s)
         finally:
@@ -51,23 +51,23 @@ def _wait_for(is_reached: Callable[[], object], bell: threading.Lock, end_s: flo
 
 
 class Flag(Signal):
-    """As threading.Event."""
+    """Like threading.Event."""
 
     def __init__(self) -> None:
         super().__init__()
         self._is_set = False
 
     def set(self) -> None:
-        """Set it, and wake all that wait."""
+        """Set the flag, and wake all waiting threads."""
         self._is_set = True
         self.notify()
 
     def clear(self) -> None:
-        """Take it back."""
+        """Clear the flag."""
         self._is_set = False
 
     def is_set(self) -> bool:
-        """Whether it is set."""
+        """Return whether the flag is set."""
         return self._is_set
 
     def wait(self, timeout: float | None = None) -> bool:

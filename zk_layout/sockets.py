@@ -1,4 +1,4 @@
-"""Opening a socket to a server, TLS included, so that it can be given up at any moment."""
+"""Opens a socket to a server, TLS included; another thread can cancel that at any moment."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SLICE_S = 0.1
 def make_tls_context(tls: TlsSettings) -> ssl.SSLContext:
     """The context for all connections. Raises: ConfigError naming the file that cannot be used."""
     try:
-        # with a file of our own it trusts that file alone, and none of the system's authorities
+        # with a CA file the context trusts that file alone, and none of the system's authorities
         context = ssl.create_default_context(cafile=tls.ca or None)
     except OSError as error:
         raise ConfigError("zookeeper.ssl.truststore.location", tls.ca, f"cannot be read as PEM: {error}") from error
@@ -41,7 +41,7 @@ def open_socket(
     context: ssl.SSLContext | None,
     cancelled: Flag,
 ) -> socket.socket:
-    """Connect, and shake hands where there is a context.
+    """Connect, and do the TLS handshake if there is a context.
 
     Raises: OSError (TimeoutError and ssl.SSLError are such) if that fails, takes longer than timeout_s or cancelled
     is set meanwhile. The socket is closed then.

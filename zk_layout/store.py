@@ -1,4 +1,4 @@
-"""The seam to ZooKeeper: what this project asks of it, and nothing else.
+"""The seam to ZooKeeper: the requests that this project needs, and no others.
 
 kazoo_store.KazooStore is the real one, memory_store the one for tests; one contract suite runs over both.
 
@@ -46,7 +46,7 @@ class AclEntry(NamedTuple):
 
     @property
     def is_told(self) -> bool:
-        """Whether the server told the whole of it."""
+        """Whether the server showed the whole entry."""
         return not (self.scheme == "digest" and self.id.endswith(":x"))
 
 
@@ -104,7 +104,7 @@ class WatchKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class WatchEvent:
-    """Handed to a watcher."""
+    """The event that the store passes to a watcher."""
 
     kind: WatchKind
     path: str
@@ -123,7 +123,7 @@ class Children(NamedTuple):
 
 
 class SessionKind(Enum):
-    """Where the session stands."""
+    """The state of a session."""
 
     CONNECTED = "connected"
     """Connected, the first time or again; session_id says whether it is still the same session."""
@@ -137,7 +137,7 @@ class SessionKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class SessionEvent:
-    """Handed to a session listener; session_id is 0 unless CONNECTED."""
+    """The event that the store passes to a session listener; session_id is 0 unless CONNECTED."""
 
     kind: SessionKind
     session_id: int
@@ -163,7 +163,7 @@ class CreateOp:
 
 @dataclass(slots=True)
 class SetOp:
-    """Part of a multi: write data; version -1 = whatever it is."""
+    """Part of a multi: write data if the znode has the version (-1 = any)."""
 
     path: str
     data: bytes
@@ -172,7 +172,7 @@ class SetOp:
 
 @dataclass(slots=True)
 class DeleteOp:
-    """Part of a multi: delete; version -1 = whatever it is."""
+    """Part of a multi: delete the znode if it has the version (-1 = any)."""
 
     path: str
     version: int = -1
@@ -180,7 +180,7 @@ class DeleteOp:
 
 @dataclass(slots=True)
 class CheckOp:
-    """Part of a multi: go on only if the znode exists and has the version (-1 = any)."""
+    """Part of a multi: refuse all unless the znode exists and has the version (-1 = any)."""
 
     path: str
     version: int = -1
@@ -207,11 +207,11 @@ class ZkStore(Protocol):
         ...
 
     def silence_s(self, session_id: int) -> float:
-        """Return the seconds since this session sent the last question that the server has answered. Sends nothing.
+        """Return the seconds since this session sent the last request that the server has answered. Sends nothing.
 
-        The session lived at that moment. It cannot end of silence until session_timeout_ms have passed since. Infinite
-        for any session but the one in use. As fresh as the heartbeats: while nothing else is asked, the value grows up
-        to a third of the session timeout and the time of an answer. Any thread may call this, a callback's too.
+        The session lived at that moment, and the server does not expire it until session_timeout_ms have passed since.
+        Infinite for any session but the one in use. Without other requests than heartbeats the value grows up to a
+        third of the session timeout and the time of an answer. Any thread may call this, a callback's too.
         """
         ...
 
@@ -294,11 +294,11 @@ class ZkStore(Protocol):
         ...
 
     def set_data(self, path: str, data: bytes, version: int = -1) -> Stat:
-        """Write. Raises: NoNodeError, BadVersionError."""
+        """Write the data. Raises: NoNodeError, BadVersionError."""
         ...
 
     def delete(self, path: str, version: int = -1) -> None:
-        """Delete. Raises: NoNodeError, BadVersionError, NotEmptyError."""
+        """Delete the znode. Raises: NoNodeError, BadVersionError, NotEmptyError."""
         ...
 
     def multi(self, ops: Sequence[Op], *, session_id: int | None = None) -> int:

@@ -1,4 +1,4 @@
-"""Values of properties, which come as text: of consumers and of assignors alike."""
+"""Parses the values of properties, which are texts, for consumers and for assignors."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _WHOLE_NUMBER = re.compile(r"\s*[+-]?[0-9]{1,19}\s*")
 
 
 def whole_number(text: str) -> int | None:
-    """The number, in ASCII digits as in Java's property files; None for any other text, 1_0 too."""
+    """Return the number, in ASCII digits as in Java's property files; None for any other text, such as 1_0."""
     return int(text) if _WHOLE_NUMBER.fullmatch(text) else None
 
 

@@ -1,4 +1,4 @@
-"""How a store holds watchers, which may wait for years: a bound method only as long as others hold its object.
+"""Holds the watchers of a store, which may wait for years: a bound method only as long as other code holds its object.
 
 A watch on a znode that never changes must not keep a member in memory that has left its group.
 """

@@ -37,9 +37,9 @@ from zk_layout.model import ConsumerRegistration, ConsumerThreadId, Subscription
 MOST_BYTES = 512 * 1024
 """A registration larger than this is not read: any client may write one, and all members read all of them."""
 MOST_STREAMS = 10_000
-"""Of one topic; each would be a thread and a queue in its process."""
+"""The most streams of one topic; each would be a thread and a queue in the member's process."""
 MOST_STREAMS_IN_ALL = 100_000
-"""Of one member, over all its topics, so that it has no more topics either."""
+"""The most streams of one member over all its topics, and so the most topics, too."""
 
 _ALWAYS_A_LONG = 18
 """Any number with this many digits is in range."""
@@ -109,7 +109,7 @@ def decode_registration(path: str, data: bytes | None) -> ConsumerRegistration:
         raise MalformedZnodeError(path, data, _foreign_writer(data) or "a registration is a JSON object")
     if _is_static_of_0_7(document):
         raise MalformedZnodeError(path, data, _BY_0_7.format("topics and stream counts alone"))
-    # its value may be anything: JVM members look at no key that they do not know, and count this member in
+    # the key may have any value: JVM members ignore a key that they do not know, and count this member
     is_led = document.get("coordination") == "leader"
     return _registration(JsonObject(path, data, document), "leader" if is_led else "classic")
 
@@ -117,7 +117,7 @@ def decode_registration(path: str, data: bytes | None) -> ConsumerRegistration:
 def encode_registration(registration: ConsumerRegistration) -> bytes:
     """Write a registration byte for byte as 0.8.2 to 1.0.0 do, which all members from 0.8.2 on read right.
 
-    One key more for a member that follows a leader: members of the JVM look at no key that they do not know.
+    The registration of a member that follows a leader has one more key; JVM members ignore a key that they do not know.
     Raises: ConfigError if it is so large that decode_registration refuses it.
     """
     subscription = ",".join(f'"{_escape(key)}":{count}' for key, count in registration.subscription)
@@ -153,7 +153,7 @@ def _registration(document: JsonObject, coordination: str) -> ConsumerRegistrati
     return ConsumerRegistration(pattern, counts, document.long_in_quotes("timestamp") or 0, coordination=coordination)
 
 
-# --- what others than the Scala consumer of 0.8 and newer leave under ids
+# --- registrations of other clients than the Scala consumer from 0.8 on
 
 _BY_0_7 = "written by a consumer of Kafka 0.7 ({}), which cannot share a group with members from 0.8 on"
 _LIST_OF_0_7 = re.compile(rb"\*\d+\*.*|!\d+!.*", re.DOTALL)
@@ -162,7 +162,7 @@ _BARE_TOPIC = re.compile(rb"[a-zA-Z0-9._-]+")
 
 
 def _is_static_of_0_7(document: dict[str, object]) -> bool:
-    """`{ "topic1": 4,"topic2": 2 }`, or `{  }`."""
+    """Return whether a registration is a static one of 0.7: `{ "topic1": 4,"topic2": 2 }`, or `{  }`."""
     return all(type(count) is int for count in document.values())
 
 

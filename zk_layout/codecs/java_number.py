@@ -11,7 +11,7 @@ _LONG_DIGITS = 19
 
 
 def parse_long(text: bytes) -> int | None:
-    """The number, or None where Long.parseLong throws."""
+    """Return the number, or None where Long.parseLong throws."""
     digits = text[1:] if text[:1] in (b"+", b"-") else text
     if not digits.isdigit():
         return None
@@ -24,6 +24,6 @@ def parse_long(text: bytes) -> int | None:
 
 
 def parse_int(text: bytes) -> int | None:
-    """The number, or None where Integer.parseInt throws."""
+    """Return the number, or None where Integer.parseInt throws."""
     value = parse_long(text)
     return value if value is not None and MIN_INT <= value <= MAX_INT else None

@@ -42,7 +42,7 @@ def decode_text(path: str, data: bytes | None) -> str:
 
 
 def decode_json(path: str, data: bytes | None, *, mend_backslashes: bool = False) -> object:
-    """The JSON value of a znode, of any type; decode_object is what most need.
+    """Return the JSON value of a znode, of any type; most callers need decode_object.
 
     mend_backslashes: if it is not JSON, double every backslash and try again. So do readers from 1.0.1 on,
     since 0.8.0 and 0.8.1 wrote regular expressions unescaped.
@@ -102,7 +102,7 @@ class JsonObject:
         return len(self._members)
 
     def malformed(self, key: str, wanted: str) -> MalformedZnodeError:
-        """The error to raise about the value of a key."""
+        """Return the error to raise about the value of a key."""
         name = self._where + (key if key.isprintable() else ascii(key))
         return MalformedZnodeError(
             self._path, self._data, f"{name} is not {wanted}" if key in self else f"{name} is missing"
@@ -168,9 +168,9 @@ class JsonObject:
         raise self.malformed(key, "a list of objects")
 
     def long_in_quotes(self, key: str) -> int | None:
-        """A long, which Kafka writes as a string, since its older readers know no numbers above 2147483647.
+        """Return a long, which Kafka writes as a string, since its older readers know no numbers above 2147483647.
 
-        None if it is missing or no number: most are times, which are there for people only.
+        None if it is missing or no number: most such values are times, which only people read.
         """
         value = self._members.get(key)
         if isinstance(value, str):

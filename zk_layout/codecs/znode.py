@@ -1,4 +1,4 @@
-"""Any znode of Kafka's, decoded by its path alone."""
+"""Decodes any znode of Kafka by its path alone."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ class NoRecord(Enum):
     """The reason why a znode has no record."""
 
     PARENT = "parent"
-    """It is there for its children; its data says nothing."""
+    """The znode exists for its children; its data have no meaning."""
     MARKER = "marker"
-    """That it is there is all it says: a topic to delete, the counter of broker ids."""
+    """The znode means something without data: a topic to delete, the counter of broker ids."""
     EMPTY = "empty"
     """Nothing has been written yet."""
     UNKNOWN = "unknown"
@@ -83,7 +83,7 @@ MARKERS: frozenset[type[ZnodePath]] = frozenset({paths.BrokerSeqIdPath, paths.De
 
 
 def decode_znode(path: str, data: bytes | None) -> ZnodeRecord | NoRecord:
-    """The record of any znode, or why it has none. An int is an offset or an epoch, a str the cluster id.
+    """Return the record of any znode, or why it has none. An int is an offset or an epoch, a str the cluster id.
 
     Raises: MalformedZnodeError.
     """
