@@ -483,8 +483,7 @@ class Checker:
             # commits between that and the next message comes too late for it
             expected = expected | life.restarts
         expected = expected | life.applied
-        if tp.topic in self.deletions and life.next_offset is None:
-            # one that died had committed its old position for the new topic: the log may have ended before that
+        if self._may_begin_anew(tp, life):
             expected = expected | {0}
         life.blips = actor.blips
         life.restarts.clear()
@@ -957,6 +956,13 @@ class Checker:
             if last is None or last.session != session or not self._is_robbed(last):
                 raise Violation("zombie commit", f"{name} commits {offset} of {tp}, which it does not own")
 
+    def _may_begin_anew(self, tp, life):
+        """Whether a committed offset may lie behind the end of the log, so that its reader begins at the beginning.
+
+        A member may have committed its position in the deleted topic for the new one, and may have died then.
+        """
+        return tp.topic in self.deletions and life.next_offset is None
+
     def _is_robbed(self, life):
         """Whether its member may not know yet that somebody deleted its owner znode."""
         latest = self.settings.audit_s + AUDIT_SLACK_S
@@ -978,6 +984,7 @@ class Checker:
             is_wanted |= (own.sought is not None and offset >= own.sought) or before in own.doubtful
             # it knows neither that another member owns the partition nor that the offset is another znode by now
             is_wanted |= own.has_lost_versions and self._is_robbed(own)
+            is_wanted |= offset == 0 and self._may_begin_anew(tp, own)
         if offset < before and by in self.actors and not is_wanted:
             raise Violation("backwards", f"{name} commits {offset} of {tp}, {by} had committed {before}")
         if offset > self.acked_up_to.get(tp, 0):
