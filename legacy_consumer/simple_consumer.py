@@ -10,7 +10,6 @@ offset, and so does the next fetch after an exception.
 
 from __future__ import annotations
 
-import logging
 import sys
 import threading
 import time
@@ -51,6 +50,7 @@ from zk_layout.closed_znodes import read_each
 from zk_layout.codecs import decode_partition_state, decode_topic
 from zk_layout.errors import LegacyConsumerError, MalformedZnodeError, NoNodeError, NotPermittedError
 from zk_layout.kazoo_store import KazooStore
+from zk_layout.loggers import safe_logger
 from zk_layout.model import Broker, PartitionState, TopicAssignment, TopicPartition
 from zk_layout.paths import PartitionStatePath, TopicPath
 from zk_layout.signals import Flag
@@ -61,7 +61,7 @@ if sys.version_info >= (3, 11):
 else:
     from typing_extensions import Self
 
-logger = logging.getLogger(__name__)
+logger = safe_logger(__name__)
 
 Answer = TypeVar("Answer")
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Callable
-from contextlib import suppress
 from functools import partial
 
 from rebalance.actions import (
@@ -31,6 +30,7 @@ from rebalance.reader import GroupReader
 from rebalance.reconciler import Reconciler
 from rebalance.registrar import Registrar
 from zk_layout.errors import LegacyConsumerError, SessionExpiredError
+from zk_layout.loggers import safe_logger
 from zk_layout.shown import in_one_line
 from zk_layout.store import WatchEvent, ZkStore
 
@@ -39,7 +39,7 @@ if sys.version_info >= (3, 11):
 else:
     from typing_extensions import assert_never
 
-logger = logging.getLogger(__name__)
+logger = safe_logger(__name__)
 
 
 class ActionRunner:
@@ -102,7 +102,7 @@ class ActionRunner:
         return None
 
     def _attempt(self, what: Callable[[], Event], state: MemberState) -> Event:
-        """Turn an error into an event, so that the machine judges it; also if the user's logging handler raises."""
+        """Turn an error into an event, so that the machine judges it."""
         phase = Phase.LEAVING if state.phase is Phase.CLOSED else state.phase
         try:
             if self._store.session_id != state.session_id:
@@ -114,16 +114,14 @@ class ActionRunner:
                 raise SessionExpiredError(f"session 0x{state.session_id:x} is over")
             return what()
         except LegacyConsumerError as error:
-            with suppress(Exception):
-                level = _level_of(error, state, logging.WARNING)
-                logger.log(level, "%s: %s failed: %s", self._name, phase.value, error)
+            level = _level_of(error, state, logging.WARNING)
+            logger.log(level, "%s: %s failed: %s", self._name, phase.value, error)
             return Failed(error)
         except Exception as error:
             # a defect must not stop the coordinator of a member that stays registered
             failure = RebalanceError(in_one_line(error))
-            with suppress(Exception):
-                level = _level_of(failure, state, logging.ERROR)
-                logger.log(level, "%s: %s failed", self._name, phase.value, exc_info=True)
+            level = _level_of(failure, state, logging.ERROR)
+            logger.log(level, "%s: %s failed", self._name, phase.value, exc_info=True)
             return Failed(failure)
 
     def _register(self, session_id: int) -> Event:

@@ -26,7 +26,9 @@ from functools import lru_cache
 from operator import itemgetter
 from typing import Any, TypeAlias
 
-logger = logging.getLogger(__name__)
+from zk_layout.loggers import safe_logger
+
+logger = safe_logger(__name__)
 
 _parser: Any = importlib.import_module("re._parser" if sys.version_info >= (3, 11) else "sre_parse")
 

@@ -9,11 +9,9 @@ simulation can drive a coordinator without a thread and with a clock of its own.
 
 from __future__ import annotations
 
-import logging
 import sys
 import threading
 from collections.abc import Callable
-from contextlib import suppress
 
 from rebalance.action_runner import ActionRunner
 from rebalance.clock import Clock, SystemClock
@@ -43,6 +41,7 @@ from rebalance.snapshot import Assignment, GroupSnapshot
 from rebalance.status import Report, Status
 from rebalance.upkeep import Periods, Upkeep
 from zk_layout.errors import AuthenticationError, LegacyConsumerError
+from zk_layout.loggers import safe_logger
 from zk_layout.running_threads import OwnThread, is_running
 from zk_layout.signals import Flag
 from zk_layout.store import SessionEvent, SessionKind, WatchEvent, ZkStore
@@ -52,7 +51,7 @@ if sys.version_info >= (3, 11):
 else:
     from typing_extensions import assert_never
 
-logger = logging.getLogger(__name__)
+logger = safe_logger(__name__)
 
 _HASTE_S = 2.0
 """Seconds for leaving in haste, after the time for leaving in order is over."""
@@ -231,16 +230,14 @@ class Coordinator:
             self._ended.set()
 
     def _take_turns(self) -> None:
-        with suppress(Exception):
-            logger.info("%s: joins group %s", self._name, self._registrar.group)
+        logger.info("%s: joins group %s", self._name, self._registrar.group)
         while not self.is_closed:
             self._busy_since = self._clock.monotonic()
             try:
                 wait_s = self.turn()
             except BaseException:
-                # neither a defect nor user code that exits may stop the coordinator of a member that stays registered
-                with suppress(Exception):
-                    logger.exception("%s: continues after a defect", self._name)
+                # a defect must not stop the coordinator of a member that stays registered
+                logger.exception("%s: continues after a defect", self._name)
                 wait_s = 1.0
             self._busy_since = None
             if wait_s > 0 and not self.is_closed:
@@ -289,12 +286,7 @@ class Coordinator:
         while event is not None:
             before = self._state
             self._state, actions = step(before, event, self._policy)
-            try:
-                self._report.note(before, event, self._state)
-            except Exception:
-                # a user's logging handler has raised: the actions must be carried out all the same
-                with suppress(Exception):
-                    logger.exception("%s: could not log what happened", self._name)
+            self._report.note(before, event, self._state)
             if not self.is_closed:
                 self._publish()
             event = None
@@ -302,9 +294,8 @@ class Coordinator:
                 try:
                     event = self._runner.carry_out(action, self._state) or event
                 except Exception:
-                    # so must the actions behind this one
-                    with suppress(Exception):
-                        logger.exception("%s: continues after a defect", self._name)
+                    # the actions behind this one must be carried out all the same
+                    logger.exception("%s: continues after a defect", self._name)
         self._publish()
 
     def _publish(self) -> None:

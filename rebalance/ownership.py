@@ -16,7 +16,6 @@ before the next decision.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from rebalance.errors import PartitionOwnedError
@@ -30,6 +29,7 @@ from zk_layout.errors import (
     NotPermittedError,
     SessionExpiredError,
 )
+from zk_layout.loggers import safe_logger
 from zk_layout.model import ConsumerThreadId, TopicPartition
 from zk_layout.paths import ConsumerIdPath, OwnerPath, TopicOwnersPath
 from zk_layout.store import (
@@ -45,7 +45,7 @@ from zk_layout.store import (
     multi_size,
 )
 
-logger = logging.getLogger(__name__)
+logger = safe_logger(__name__)
 
 
 class Ownership:

@@ -11,7 +11,6 @@ before, claims its own partitions again, and waits for the other members to do s
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -20,10 +19,11 @@ from rebalance.clock import Clock
 from rebalance.errors import AssignmentRefusedError
 from rebalance.events import Event, Triggered
 from rebalance.snapshot import Assignment, GroupSnapshot
+from zk_layout.loggers import safe_logger
 from zk_layout.paths import ConsumerIdPath, OwnerPath
 from zk_layout.store import WatchEvent, WatchKind, ZkStore
 
-logger = logging.getLogger(__name__)
+logger = safe_logger(__name__)
 
 
 class Patience:

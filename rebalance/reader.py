@@ -12,7 +12,6 @@ Only topics with a subscribed member are read: round-robin divides all of them t
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -24,11 +23,12 @@ from rebalance.subscription import is_wildcard, subscribed_topics, unreadable_re
 from zk_layout.closed_znodes import read_each
 from zk_layout.codecs import decode_registration, decode_topic
 from zk_layout.errors import MalformedZnodeError, NoNodeError, NotPermittedError
+from zk_layout.loggers import safe_logger
 from zk_layout.model import ConsumerRegistration, TopicPartition
 from zk_layout.paths import ConsumerIdPath, ConsumerIdsPath, OwnerPath, TopicPath, TopicsPath
 from zk_layout.store import Children, WatchEvent, ZkStore
 
-logger = logging.getLogger(__name__)
+logger = safe_logger(__name__)
 
 _TOPICS = TopicsPath().path
 _CHANGES_WRAP = 1 << 32

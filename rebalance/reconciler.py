@@ -7,7 +7,6 @@ and any number of times, and does nothing when the member already owns its share
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 
@@ -33,9 +32,10 @@ from rebalance.reader import GroupReader
 from rebalance.registrar import Registrar
 from rebalance.snapshot import Assignment, GroupSnapshot
 from zk_layout.errors import LegacyConsumerError, NotPermittedError, SessionExpiredError
+from zk_layout.loggers import safe_logger
 from zk_layout.model import ConsumerThreadId, TopicPartition
 
-logger = logging.getLogger(__name__)
+logger = safe_logger(__name__)
 
 
 class Reconciler:
@@ -210,7 +210,6 @@ class Reconciler:
         lost = self._ownership.lost()
         if not lost:
             return Triggered("an ACL hid a registration") if self._reader.has_hidden else None
-        # before the log line: a user's logging handler may raise
         self.drop(lost)
         logger.warning("%s: lost the owner znodes of %s", self._consumer_id, ", ".join(map(str, sorted(lost)[:5])))
         return Triggered("owner znodes lost")

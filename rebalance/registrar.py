@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import logging
-
 from zk_layout.codecs import encode_registration
 from zk_layout.errors import NodeExistsError, NoNodeError
+from zk_layout.loggers import safe_logger
 from zk_layout.model import ConsumerRegistration, SubscriptionPattern
 from zk_layout.paths import ConsumerIdPath
 from zk_layout.store import Acl, CreateOp, DeleteOp, Watcher, ZkStore
 
-logger = logging.getLogger(__name__)
+logger = safe_logger(__name__)
 
 
 class Registrar:

@@ -26,10 +26,11 @@ from rebalance.led.standing import Standing
 from rebalance.machine import MemberState, Phase, Policy
 from rebalance.registrar import Registrar
 from zk_layout.errors import LegacyConsumerError
+from zk_layout.loggers import safe_logger
 from zk_layout.model import ConsumerThreadId, TopicPartition
 from zk_layout.signals import Signal
 
-logger = logging.getLogger(__name__)
+logger = safe_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,9 +14,10 @@ from rebalance.reconciler import Reconciler
 from rebalance.registrar import Registrar
 from rebalance.status import Report
 from zk_layout.errors import LegacyConsumerError, NotPermittedError
+from zk_layout.loggers import safe_logger
 from zk_layout.shown import in_one_line
 
-logger = logging.getLogger(__name__)
+logger = safe_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,11 +13,11 @@ import click
 
 from legacy_consumer.operations.cli.helpers.tables import Cell, Column
 from legacy_consumer.operations.cli.helpers.tables import print_table as print_rows
-from legacy_consumer.plain_text import printable, printable_lines
 from spark_source.arrow import ColumnType
 from spark_source.errors import SparkReadError
 from spark_source.offsets import COLUMNS
 from spark_source.reasons import reason_of
+from zk_layout.plain_text import printable, printable_lines
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
@@ -14,8 +13,9 @@ from spark_source.ranges import GroupRange, split_groups
 from spark_source.reused_worker import spare_modules_from_collection
 from spark_source.snapshot import as_batch, read_snapshot, wanted_groups
 from spark_source.zookeeper import connected
+from zk_layout.loggers import safe_logger
 
-logger = logging.getLogger(__name__)
+logger = safe_logger(__name__)
 
 
 class GroupsPartition(InputPartition):

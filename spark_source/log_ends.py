@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Collection
 
 from legacy_consumer.config import ClusterConfig
@@ -11,10 +10,11 @@ from legacy_consumer.fetching.brokers import read_brokers
 from legacy_consumer.fetching.librdkafka import open_log_offsets
 from spark_source.broker_access import check_access
 from spark_source.offsets import Need
+from zk_layout.loggers import safe_logger
 from zk_layout.model import TopicPartition
 from zk_layout.store import ZkStore
 
-logger = logging.getLogger(__name__)
+logger = safe_logger(__name__)
 
 _LONGEST_ANSWER_S = 10.0
 

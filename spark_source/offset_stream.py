@@ -7,7 +7,6 @@ the one before and hands out the rows that differ; the first one of a query is c
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeAlias
@@ -23,9 +22,10 @@ from spark_source.offsets import Facts, RequestedColumn
 from spark_source.options import ReadOptions
 from spark_source.ranges import ALL_GROUPS
 from spark_source.snapshot import as_batch, read_snapshot
+from zk_layout.loggers import safe_logger
 from zk_layout.model import TopicPartition
 
-logger = logging.getLogger(__name__)
+logger = safe_logger(__name__)
 
 _POLL_S = 0.1
 """Without a trigger interval Spark asks every 10 ms for something new."""

@@ -8,7 +8,6 @@ it and of others is put back.
 
 from __future__ import annotations
 
-import logging
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -31,11 +30,12 @@ from spark_source.offset_rows import GroupOffsets, check_batch, merge
 from spark_source.options import LiveGroups, NullOffsets, OutsideLog, WriteOptions
 from spark_source.zookeeper import connected
 from zk_layout.errors import LegacyConsumerError, ZooKeeperError
+from zk_layout.loggers import safe_logger
 from zk_layout.model import TopicPartition
 from zk_layout.paths import GroupPath
 from zk_layout.store import ZkStore
 
-logger = logging.getLogger(__name__)
+logger = safe_logger(__name__)
 
 _ANSWER_S = 10.0
 _SHOWN = 5

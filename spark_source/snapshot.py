@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack
@@ -20,11 +19,12 @@ from spark_source.ranges import GROUPS_PER_TASK, GroupRange
 from spark_source.zookeeper import connected
 from zk_layout.codecs import decode_partition_state
 from zk_layout.errors import MalformedZnodeError
+from zk_layout.loggers import safe_logger
 from zk_layout.model import ConsumerRegistration, PartitionState, TopicPartition
 from zk_layout.paths import PartitionStatePath
 from zk_layout.store import ZkStore
 
-logger = logging.getLogger(__name__)
+logger = safe_logger(__name__)
 
 Rows = Sequence[GroupPartition]
 

@@ -5,7 +5,6 @@ Spark imports this into several Python workers for every query, so each part is 
 
 from __future__ import annotations
 
-import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -20,6 +19,7 @@ from spark_source.options import check_batch_read, parse_options, parse_write_op
 from spark_source.schemas import schema_ddl
 from spark_source.segments.options import parse_segment_options
 from zk_layout.errors import ConfigError
+from zk_layout.loggers import safe_logger
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from spark_source.segments.reader import KafkaSegmentsReader
 
 
-logger = logging.getLogger(__name__)
+logger = safe_logger(__name__)
 
 REDACTION = "spark.sql.redaction.options.regex"
 

@@ -36,7 +36,6 @@ A request that kazoo lacks is an object with `type`, `serialize` and `deserializ
 from __future__ import annotations
 
 import contextlib
-import logging
 import math
 import select
 import socket
@@ -53,11 +52,12 @@ from kazoo.protocol.connection import ConnectionHandler
 from kazoo.protocol.serialization import Connect
 from kazoo.protocol.states import KeeperState
 
+from zk_layout.loggers import safe_logger
 from zk_layout.running_threads import OwnThread
 from zk_layout.signals import Flag, Signal
 from zk_layout.sockets import open_socket
 
-logger = logging.getLogger(__name__)
+logger = safe_logger(__name__)
 
 _CLOSE_GRACE_S = 2.0  # how long a server may take to confirm the end of the session
 

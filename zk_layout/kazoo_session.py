@@ -7,7 +7,6 @@ each wait has an end. Session listeners run on kazoo's connection thread.
 from __future__ import annotations
 
 import functools
-import logging
 import math
 import ssl
 import threading
@@ -27,13 +26,14 @@ from zk_layout.errors import (
 )
 from zk_layout.kazoo_client import Secret, StoreClient, StoreHandler, stop_client
 from zk_layout.kazoo_translation import OR_NO_SASL, translated
+from zk_layout.loggers import safe_logger
 from zk_layout.running_threads import OwnThread
 from zk_layout.settings import ZkSettings
 from zk_layout.signals import Flag, Signal
 from zk_layout.sockets import make_tls_context
 from zk_layout.store import SessionEvent, SessionKind, SessionListener
 
-logger = logging.getLogger(__name__)
+logger = safe_logger(__name__)
 
 _REVIVE_PAUSE_S = 1.0
 
@@ -212,6 +212,7 @@ class KazooSession:
                 auth_data=[(scheme, Secret(credential)) for scheme, credential in settings.auth],
                 connection_retry={"max_tries": -1, "delay": 0.05, "backoff": 2, "max_delay": 1.0},
                 sasl_options=self._sasl_options(),
+                logger=safe_logger("kazoo.client"),
             )
         except ValueError as error:
             raise ConfigError("zookeeper.connect", settings.connect, str(error)) from error
@@ -236,7 +237,8 @@ class KazooSession:
         """Called by kazoo on its connection thread, in order."""
         if client.handler.stopping.is_set():
             return
-        session_id, is_broken = self.session_id, False
+        before = session_id = self.session_id
+        is_broken = False
         if state == KazooState.CONNECTED:
             session_id, _ = client.client_id
             kind = SessionKind.CONNECTED
@@ -257,7 +259,7 @@ class KazooSession:
         listeners = self._listeners
         self._changed.notify()
         event = SessionEvent(kind, session_id if kind is SessionKind.CONNECTED else 0)
-        logger.info("session 0x%x at %s: %s", session_id, self.settings.connect, kind.value)
+        logger.info("session 0x%x at %s: %s", session_id or before, self.settings.connect, kind.value)
         for listener in listeners:
             try:
                 listener(event)

@@ -15,7 +15,6 @@ kazoo_session.py has the connection and the session, this file the requests.
 from __future__ import annotations
 
 import contextlib
-import logging
 import time
 from collections import deque
 from collections.abc import Iterable, Sequence
@@ -38,6 +37,7 @@ from zk_layout.kazoo_acls import Acls
 from zk_layout.kazoo_requests import ReadMany, Watch, WatchMany, Write
 from zk_layout.kazoo_session import KazooSession
 from zk_layout.kazoo_translation import encode_acl, entries_of, failure_of
+from zk_layout.loggers import safe_logger
 from zk_layout.many_reads import ReadsMany
 from zk_layout.multi_read import ReadKind
 from zk_layout.multi_write import decode_failure, decode_set, encode_multi
@@ -61,7 +61,7 @@ from zk_layout.store import (
 )
 from zk_layout.weak_watchers import hold
 
-logger = logging.getLogger(__name__)
+logger = safe_logger(__name__)
 
 MAX_MULTI_BYTES = 1_000_000
 """The server's jute.maxbuffer is 1,048,575 bytes by default, for a request and for the transaction made from it."""

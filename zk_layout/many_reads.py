@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import threading
 import time
@@ -10,6 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 
 from zk_layout.errors import NotPermittedError, UnimplementedRequestError, ZooKeeperError
+from zk_layout.loggers import safe_logger
 from zk_layout.multi_read import (
     NO_AUTH,
     NO_NODE,
@@ -22,7 +22,7 @@ from zk_layout.multi_read import (
 )
 from zk_layout.store import Stat, Watcher, Znode
 
-logger = logging.getLogger(__name__)
+logger = safe_logger(__name__)
 
 WORTH_A_PROBE = 8
 """Fewer reads than this are not worth a connection and three requests to find out about opcode 22."""

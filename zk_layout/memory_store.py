@@ -9,7 +9,6 @@ overtake the events before it.
 
 from __future__ import annotations
 
-import logging
 import math
 import threading
 import time
@@ -31,6 +30,7 @@ from zk_layout.errors import (
     SessionExpiredError,
     ZooKeeperError,
 )
+from zk_layout.loggers import safe_logger
 from zk_layout.memory_tree import Change, MemoryTree, WatchOn
 from zk_layout.store import (
     EVERYBODY,
@@ -55,7 +55,7 @@ from zk_layout.store import (
 )
 from zk_layout.weak_watchers import HeldWatcher, hold, watcher_of
 
-logger = logging.getLogger(__name__)
+logger = safe_logger(__name__)
 
 Result = TypeVar("Result")
 Event = TypeVar("Event")

@@ -9,15 +9,15 @@ A client that may create a znode under /brokers/ids sends members to the address
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from zk_layout.errors import ConfigError
+from zk_layout.loggers import safe_logger
 from zk_layout.model import Broker, Endpoint
 
-logger = logging.getLogger(__name__)
+logger = safe_logger(__name__)
 
 _SHOWN = 3
 _MOST_SAID = 100

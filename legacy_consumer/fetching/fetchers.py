@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-import logging
 import os
 import threading
 from dataclasses import dataclass
@@ -14,13 +13,14 @@ from typing import TYPE_CHECKING
 from legacy_consumer.config import ClusterConfig, ConsumerConfig
 from legacy_consumer.fetching.fetcher import Fetcher, FetcherFactory, LogOffsets
 from zk_layout.errors import ConfigError
+from zk_layout.loggers import safe_logger
 from zk_layout.store import ZkStore
 
 if TYPE_CHECKING:
     from legacy_consumer.fetching.columnar import ColumnarLogOffsets
     from legacy_consumer.fetching.librdkafka import LibrdkafkaLogOffsets
 
-logger = logging.getLogger(__name__)
+logger = safe_logger(__name__)
 
 loading = threading.RLock()
 """A fork waits until no thread loads a fetcher: its child would wait for a module that no thread goes on to load."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 
-logger = logging.getLogger(__name__)
+from zk_layout.loggers import safe_logger
+
+logger = safe_logger(__name__)
 
 _SHOWN = 5
 

@@ -16,11 +16,12 @@ from dataclasses import dataclass
 from legacy_consumer.errors import NoCommittedOffsetError, OffsetOutOfRangeError, PositionError
 from legacy_consumer.fetching.fetcher import EARLIEST, LATEST, NO_POSITION, LogOffsets
 from zk_layout.errors import LegacyConsumerError
+from zk_layout.loggers import safe_logger
 from zk_layout.model import TopicPartition
 from zk_layout.running_threads import OwnThread, is_running
 from zk_layout.signals import Flag
 
-logger = logging.getLogger(__name__)
+logger = safe_logger(__name__)
 
 _JOIN_S = 2.0
 LOG_END_WAIT_S = 3.0

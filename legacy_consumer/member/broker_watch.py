@@ -10,17 +10,17 @@ has answered.
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Collection
 
 from zk_layout.errors import LegacyConsumerError, NoNodeError, NotPermittedError
+from zk_layout.loggers import safe_logger
 from zk_layout.paths import BrokerIdsPath, broker_ids
 from zk_layout.running_threads import OwnThread, is_running
 from zk_layout.signals import Flag
 from zk_layout.store import WatchEvent, ZkStore
 
-logger = logging.getLogger(__name__)
+logger = safe_logger(__name__)
 
 _PAUSE_S = 1.0
 """The wait between two tries while ZooKeeper does not answer."""

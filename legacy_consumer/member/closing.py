@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
 
-logger = logging.getLogger(__name__)
+from zk_layout.loggers import safe_logger
+
+logger = safe_logger(__name__)
 
 _SLICE_S = 0.01
 """The interval at which a waiting thread looks whether the steps still run."""

@@ -11,7 +11,6 @@ member owns, or whose group is already further, needs unfenced=True.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
@@ -21,10 +20,11 @@ from legacy_consumer.offsets import Commit, CommitResult, OffsetStore, RetrySett
 from legacy_consumer.offsets.progress import Committed, Progress
 from legacy_consumer.offsets.retries import explicit_commit, last_commit
 from zk_layout.errors import LegacyConsumerError, ZooKeeperError
+from zk_layout.loggers import safe_logger
 from zk_layout.model import TopicPartition
 from zk_layout.signals import Flag
 
-logger = logging.getLogger(__name__)
+logger = safe_logger(__name__)
 
 _UNOWNED = "this member does not own it, or not any more"
 _OWNED = "this member does not read it, and it has an owner; with unfenced=True it is written all the same"

@@ -7,7 +7,6 @@ out, and the fetchers behind them.
 from __future__ import annotations
 
 import contextlib
-import logging
 import sys
 import threading
 from collections.abc import Callable, Collection, Mapping
@@ -73,6 +72,7 @@ from rebalance.status import Status
 from rebalance.subscription import TopicFilter
 from zk_layout.errors import ConfigError, LegacyConsumerError
 from zk_layout.kazoo_store import KazooStore
+from zk_layout.loggers import safe_logger
 from zk_layout.model import ConsumerRegistration, SubscriptionPattern, TopicPartition
 from zk_layout.running_threads import OwnThread
 from zk_layout.store import ZkStore
@@ -82,7 +82,7 @@ if sys.version_info >= (3, 11):
 else:
     from typing_extensions import Self
 
-logger = logging.getLogger(__name__)
+logger = safe_logger(__name__)
 
 _CLOSE_MARGIN_S = 5.0
 """The time for leaving beyond drain.timeout.ms: a last commit and the release."""

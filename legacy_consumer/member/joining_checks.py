@@ -5,7 +5,6 @@ The checks write nothing. A member refuses a group with another strategy before 
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from typing import cast
 
@@ -19,12 +18,13 @@ from rebalance.group_strategy import ClassicStrategy, find_mismatch, telling_par
 from rebalance.reader import GroupReader, read_owners
 from rebalance.subscription import subscribed_topics
 from zk_layout.errors import NoNodeError
+from zk_layout.loggers import safe_logger
 from zk_layout.model import ConsumerRegistration, TopicPartition
 from zk_layout.paths import OwnersPath, TopicOwnersPath, TopicsPath
 from zk_layout.signals import Flag
 from zk_layout.store import ZkStore
 
-logger = logging.getLogger(__name__)
+logger = safe_logger(__name__)
 
 
 class JoiningChecks:

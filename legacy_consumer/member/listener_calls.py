@@ -7,7 +7,6 @@ the hooks behind it.
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections import deque
@@ -15,10 +14,11 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from legacy_consumer.member.listener import RebalanceListener
+from zk_layout.loggers import safe_logger
 from zk_layout.running_threads import LibraryThread, is_running
 from zk_layout.signals import Flag
 
-logger = logging.getLogger(__name__)
+logger = safe_logger(__name__)
 
 _MOST_WAITING = 100
 """The most hooks that may wait behind one that does not return; others are not called."""
@@ -59,8 +59,6 @@ class ListenerCalls:
             if self._over:
                 return
             if not is_running(self._thread):
-                # a hook whose thread has died is not late any more
-                self._late = False
                 self._thread = LibraryThread(target=self._run, name=f"{self._consumer_id}-listener")
                 self._thread.start()
             late = self._late

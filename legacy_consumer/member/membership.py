@@ -5,7 +5,6 @@ It puts the parts of a member together, and a connector that unsubscribes makes 
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
@@ -42,10 +41,11 @@ from rebalance.snapshot import Assignment, GroupSnapshot, remember_last
 from rebalance.status import Status
 from rebalance.upkeep import Periods
 from zk_layout.errors import AuthenticationError
+from zk_layout.loggers import safe_logger
 from zk_layout.model import ConsumerRegistration, ConsumerThreadId, TopicPartition
 from zk_layout.store import ZkStore
 
-logger = logging.getLogger(__name__)
+logger = safe_logger(__name__)
 
 StreamKey = tuple[str | None, int]
 """Topic, None with a filter, and thread number."""

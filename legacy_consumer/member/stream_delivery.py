@@ -5,10 +5,8 @@ The consumer's side of rebalance.delivery: the coordinator decides which partiti
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar, cast
 
@@ -33,9 +31,10 @@ from legacy_consumer.offsets import OffsetStore, RetrySettings
 from legacy_consumer.offsets.progress import Committed, Progress
 from rebalance.errors import PartlyBegunError
 from rebalance.snapshot import Assignment
+from zk_layout.loggers import safe_logger
 from zk_layout.model import ConsumerThreadId, TopicPartition
 
-logger = logging.getLogger(__name__)
+logger = safe_logger(__name__)
 _T = TypeVar("_T")
 
 _HASTE_S = 0.5
@@ -218,9 +217,8 @@ class StreamDelivery:
             if self.listener is not None and lost:
                 self._tell_lost(lost, self.committer, self._listener_calls())
         except Exception:
-            # they are lost all the same if the system has no thread left for the hook; nor may a logging handler raise
-            with suppress(Exception):
-                logger.exception("%s: could not tell its listener what is lost", self._settings.consumer_id)
+            # they are lost all the same if the system has no thread left for the hook
+            logger.exception("%s: could not tell its listener what is lost", self._settings.consumer_id)
 
     def tell_nothing_revoked(self) -> None:
         """Call the listener: a generation begins, and this member gives up nothing for it."""

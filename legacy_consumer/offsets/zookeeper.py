@@ -13,7 +13,6 @@ judgement.py decides whether an offset fits the topic as it is now.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import islice
 
@@ -35,11 +34,12 @@ from zk_layout.errors import (
     NoNodeError,
     NotPermittedError,
 )
+from zk_layout.loggers import safe_logger
 from zk_layout.model import TopicPartition
 from zk_layout.paths import OffsetPath, TopicOffsetsPath
 from zk_layout.store import CheckOp, CreateOp, Op, SetOp, ZkStore, Znode
 
-logger = logging.getLogger(__name__)
+logger = safe_logger(__name__)
 
 _LONGEST_OFFSET = b"9" * 19
 _MOST_REFUSALS = 50

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import struct
 from collections.abc import Mapping, Sequence
 
@@ -17,9 +16,10 @@ from rebalance.assignors.seam import (
     Subscriptions,
     given,
 )
+from zk_layout.loggers import safe_logger
 from zk_layout.model import TopicPartition
 
-logger = logging.getLogger(__name__)
+logger = safe_logger(__name__)
 
 PRIORITY = AssignorProperty(
     "assignment.consumer.priority",

@@ -7,7 +7,6 @@ answer; among equally good ones Java takes the order of a hash map, and this ass
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
 
 from rebalance.assignors.even_shares import divide_alike, divide_by_topic
@@ -29,9 +28,10 @@ from rebalance.assignors.sticky_user_data import (
     encode_sticky,
 )
 from rebalance.errors import UnreadableUserDataError
+from zk_layout.loggers import safe_logger
 from zk_layout.model import TopicPartition
 
-logger = logging.getLogger(__name__)
+logger = safe_logger(__name__)
 
 
 class StickyAssignor(Assignor):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
 
 from rebalance.assignors.checked import divide_group, keep_shares
@@ -10,9 +9,10 @@ from rebalance.assignors.seam import Assignor, Cluster, GroupAssignment, Rebalan
 from rebalance.errors import AssignorFailedError
 from rebalance.led.records import decode_subscription
 from zk_layout.errors import MalformedZnodeError
+from zk_layout.loggers import safe_logger
 from zk_layout.model import TopicPartition
 
-logger = logging.getLogger(__name__)
+logger = safe_logger(__name__)
 
 MAX_USER_DATA_BYTES = 400_000
 """The most bytes of user data of all members in one generation, which stores them in one znode, in base64."""

@@ -6,7 +6,6 @@ lead, only one succeeds.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
@@ -26,9 +25,10 @@ from rebalance.led.records import (
     round_path,
 )
 from zk_layout.errors import BadVersionError, MalformedZnodeError, MultiFailedError, NodeExistsError, NoNodeError
+from zk_layout.loggers import safe_logger
 from zk_layout.store import CheckOp, CreateOp, DeleteOp, Op, SetOp, ZkStore, Znode, multi_size
 
-logger = logging.getLogger(__name__)
+logger = safe_logger(__name__)
 
 _T = TypeVar("_T")
 _ANOTHER_WROTE = (BadVersionError, NoNodeError, NodeExistsError)

@@ -7,7 +7,6 @@ member its share.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -39,10 +38,11 @@ from rebalance.led.records import (
 )
 from rebalance.led.roster import Roster
 from rebalance.led.watched import WatchedZnodes
+from zk_layout.loggers import safe_logger
 from zk_layout.model import TopicPartition
 from zk_layout.store import ZkStore, Znode
 
-logger = logging.getLogger(__name__)
+logger = safe_logger(__name__)
 
 _NOBODY = 0
 """The address for answers of the coordinator: no client waits for one, because the two znodes hold the answers."""

@@ -56,10 +56,11 @@ from zk_layout.errors import (
     NoNodeError,
     NotPermittedError,
 )
+from zk_layout.loggers import safe_logger
 from zk_layout.model import ConsumerThreadId, TopicPartition
 from zk_layout.store import ZkStore, Znode
 
-logger = logging.getLogger(__name__)
+logger = safe_logger(__name__)
 
 LED = "leader"
 """The word in a registration, and in group.coordination."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -11,8 +10,9 @@ from rebalance.assignors.seam import Assignor, MemberAssignment, Subscription
 from rebalance.coordination.requests import Protocol
 from rebalance.errors import AssignorFailedError
 from rebalance.led.records import encode_subscription
+from zk_layout.loggers import safe_logger
 
-logger = logging.getLogger(__name__)
+logger = safe_logger(__name__)
 
 
 class OwnAssignors:

@@ -6,15 +6,14 @@ generation leaves the member out or names another write of the znode.
 
 from __future__ import annotations
 
-import logging
-
 from rebalance.led.permanent import delete_below
 from rebalance.led.records import member_path
 from rebalance.led.watched import WatchedZnodes
 from zk_layout.errors import NodeExistsError
+from zk_layout.loggers import safe_logger
 from zk_layout.store import Stat, ZkStore
 
-logger = logging.getLogger(__name__)
+logger = safe_logger(__name__)
 
 
 class OwnZnode:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import logging
 from functools import partial
 
 from rebalance.led.journal import readable
 from rebalance.led.records import Joining, decode_joining, member_path, members_path
 from rebalance.led.watched import WatchedZnodes
 from zk_layout.errors import NoNodeError, NotPermittedError
+from zk_layout.loggers import safe_logger
 from zk_layout.store import Znode
 
-logger = logging.getLogger(__name__)
+logger = safe_logger(__name__)
 
 
 class Roster:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -24,9 +23,10 @@ from spark_source.messages.ranges import OffsetRange, split_ranges
 from spark_source.messages.reader import open_reader
 from spark_source.messages.shares import NO_END, open_ends, ranges_in
 from spark_source.reused_worker import spare_modules_from_collection
+from zk_layout.loggers import safe_logger
 from zk_layout.model import TopicPartition
 
-logger = logging.getLogger(__name__)
+logger = safe_logger(__name__)
 
 _NOTHING: Offsets = {}
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -34,11 +33,12 @@ from zk_layout.errors import (
     NotPermittedError,
 )
 from zk_layout.kazoo_store import KazooStore
+from zk_layout.loggers import safe_logger
 from zk_layout.model import Broker, TopicPartition
 from zk_layout.paths import TopicPath, TopicsPath
 from zk_layout.store import ZkStore
 
-logger = logging.getLogger(__name__)
+logger = safe_logger(__name__)
 
 _ANSWER_S = 30.0
 _AGAIN_S = 0.2

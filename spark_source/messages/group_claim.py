@@ -7,7 +7,6 @@ before it plans the next batch, and ends if another member owns a partition by t
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Collection
 
 from legacy_consumer.member.consumer_id import make_consumer_id
@@ -23,11 +22,12 @@ from zk_layout.errors import (
     NoNodeError,
     SessionExpiredError,
 )
+from zk_layout.loggers import safe_logger
 from zk_layout.model import ConsumerRegistration, ConsumerThreadId, SubscriptionPattern, TopicPartition
 from zk_layout.paths import ConsumerIdsPath
 from zk_layout.store import WatchEvent, ZkStore
 
-logger = logging.getLogger(__name__)
+logger = safe_logger(__name__)
 
 _TRIES = 3
 """To claim everything, while one session after the other expires."""

@@ -7,7 +7,6 @@ the stream's first commit is never moved back: then the stream is reading again 
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Collection, Mapping
 
 from legacy_consumer.offsets.progress import Commit, Committed
@@ -15,10 +14,11 @@ from legacy_consumer.offsets.store import refuse_unreadable
 from legacy_consumer.offsets.zookeeper import ZooKeeperOffsetStore
 from spark_source.errors import OwnershipLostError
 from spark_source.messages.group_claim import GroupClaim, refuse_members
+from zk_layout.loggers import safe_logger
 from zk_layout.model import TopicPartition
 from zk_layout.store import ZkStore
 
-logger = logging.getLogger(__name__)
+logger = safe_logger(__name__)
 
 _TRIES = 3
 

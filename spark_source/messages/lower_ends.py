@@ -7,15 +7,15 @@ From 2.2 on a leader that is not sure gives no end at all (KIP-207); then the qu
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from rebalance.clock import Clock
+from zk_layout.loggers import safe_logger
 from zk_layout.model import TopicPartition
 
-logger = logging.getLogger(__name__)
+logger = safe_logger(__name__)
 
 _AGAIN_S = 0.5
 

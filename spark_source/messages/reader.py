@@ -6,7 +6,6 @@ before its end. Messages deleted since the plan are a loss, reported like the lo
 
 from __future__ import annotations
 
-import logging
 import math
 import threading
 import time
@@ -33,10 +32,11 @@ from spark_source.messages.message_arrays import MOST_BATCH_BYTES, MessageArrays
 from spark_source.messages.options import MessageOptions
 from spark_source.messages.planned_znodes import PlannedStore, Znodes
 from spark_source.messages.ranges import OffsetRange
+from zk_layout.loggers import safe_logger
 from zk_layout.model import Broker, TopicPartition
 from zk_layout.store import ZkStore
 
-logger = logging.getLogger(__name__)
+logger = safe_logger(__name__)
 
 _AT_ONCE = 1000
 _BATCH_ROWS = 10_000

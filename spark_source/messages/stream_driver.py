@@ -7,7 +7,6 @@ offsets later, after another look, and is never made for the last batch.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import TypeVar
@@ -33,9 +32,10 @@ from spark_source.messages.stream_plan import (
     sort_partitions,
 )
 from zk_layout.errors import ConnectionLostError, ConnectTimeoutError, SessionExpiredError
+from zk_layout.loggers import safe_logger
 from zk_layout.model import TopicPartition
 
-logger = logging.getLogger(__name__)
+logger = safe_logger(__name__)
 
 LOWER_END_S = 60.0
 """How long a log end before the stream's position is asked for again."""

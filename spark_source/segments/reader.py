@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import re
 from collections.abc import Iterator, Sequence
@@ -18,9 +17,10 @@ from spark_source.errors import DamagedSegmentError
 from spark_source.messages.columns import WantedColumn
 from spark_source.reused_worker import spare_modules_from_collection
 from spark_source.segments.options import DamagedSegments, SegmentOptions
+from zk_layout.loggers import safe_logger
 from zk_layout.model import TopicPartition
 
-logger = logging.getLogger(__name__)
+logger = safe_logger(__name__)
 
 _LEFT_BEHIND = re.compile(r".+-\d+\.[0-9a-f]+-(delete|future|stray)")
 """Folders of partitions that a broker deletes, or has not moved to this disk yet."""

@@ -13,6 +13,7 @@ import uuid
 import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -411,6 +412,49 @@ def test_a_reply_that_makes_no_sense_costs_the_session_but_not_the_store(kazoo: 
     ]
     assert store.session_id not in (0, old)
     assert store.exists("/") is not None
+
+
+@zookeeper_needed
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_logging_handler_that_raises_at_each_record_keeps_no_event_from_a_session_listener(
+    kazoo: KazooBackend, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+):
+    """kazoo calls the store on its connection thread, and drops what that raises: the member stayed paused for ever."""
+    raised = []
+
+    class Raising(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            raised.append(record.name)
+            raise OSError("the disk is full")
+
+    monkeypatch.setattr(logging, "raiseExceptions", False)
+    handler = Raising()
+    for name in ("zk_layout", "kazoo"):
+        logger = logging.getLogger(name)
+        request.addfinalizer(partial(logger.removeHandler, handler))
+        request.addfinalizer(partial(logger.setLevel, logger.level))
+        logger.addHandler(handler)
+        logger.setLevel(logging.INFO)
+    store = kazoo.new_cuttable_store(operation_timeout_ms=20_000)
+    sessions = Recorder[SessionEvent]()
+    store.add_session_listener(sessions)
+    store.start()
+    kazoo.proxy(store).garble_next()
+    with pytest.raises(ZooKeeperError):
+        store.get_data("/")
+    sessions.wait_for(3)
+    kazoo.cut(store)
+    sessions.wait_for(4)
+    kazoo.restore(store)
+    sessions.wait_for(5)
+    assert [event.kind.name for event in sessions.events] == [
+        "CONNECTED",
+        "EXPIRED",
+        "CONNECTED",
+        "SUSPENDED",
+        "CONNECTED",
+    ]
+    assert set(raised) == {"kazoo.client", "zk_layout.kazoo_session"}
 
 
 # ---------------------------------------------------------------------- reading many at once

@@ -1,11 +1,14 @@
 """Thousands of seeded worlds: never two owners, never a lost message, and everybody settles."""
 
+import logging
 import os
+import re
 import signal
 import subprocess
 import sys
 import threading
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -66,6 +69,30 @@ def test_a_seed_tells_the_same_story_in_every_process(hash_seed):
         [sys.executable, "-c", program], cwd=ROOT, env=environment, capture_output=True, text=True, check=True
     )
     assert there.stdout.rstrip("\n") == here
+
+
+def test_a_logging_handler_that_raises_at_each_record_changes_no_world(request, monkeypatch):
+    class Raising(logging.Handler):
+        raised = 0
+
+        def emit(self, record):
+            Raising.raised += 1
+            raise OSError("the disk is full")
+
+    def story_of(seed):
+        return [re.sub(r'"request":"\w+"', "", line) for line in history_of(seed)]
+
+    seeds = range(100)
+    before = [story_of(seed) for seed in seeds]
+    monkeypatch.setattr(logging, "raiseExceptions", False)
+    for name in ("zk_layout", "rebalance", "legacy_consumer"):
+        logger, handler = logging.getLogger(name), Raising()
+        request.addfinalizer(partial(logger.removeHandler, handler))
+        request.addfinalizer(partial(logger.setLevel, logger.level))
+        logger.addHandler(handler)
+        logger.setLevel(logging.DEBUG)
+    assert [story_of(seed) for seed in seeds] == before
+    assert Raising.raised > len(seeds)
 
 
 def test_two_seeds_tell_two_stories():

@@ -167,7 +167,7 @@ def test_a_command_that_lists_names_waits_for_no_library_that_it_has_no_use_for(
 
 
 ROOMS = ("config", "offsets", "fetching", "member", "sandbox", "operations")
-"""Of legacy_consumer, from the ground up; errors.py and plain_text.py stand below all."""
+"""Of legacy_consumer, from the ground up; errors.py stands below all."""
 SEAM_OF_CONFIG = ("legacy_consumer/config/consumer_config.py", "legacy_consumer.fetching.fetcher")
 """Where auto.offset.reset points to, as the seam of fetchers names it."""
 
@@ -203,3 +203,9 @@ def test_one_function_says_whether_a_thread_runs():
     """Thread.is_alive() is False for ever after an interrupted join(), up to Python 3.12."""
     asking = {str(path.relative_to(ROOT)) for path in shipped_files() if ".is_alive()" in path.read_text()}
     assert asking == {"zk_layout/running_threads.py"}, "call is_running() instead"
+
+
+def test_no_error_of_a_logging_handler_reaches_the_code_that_logs():
+    """Kafka's consumer would stop because a disk is full: loggers come from safe_logger()."""
+    unsafe = {str(path.relative_to(ROOT)) for path in shipped_files() if "= logging.getLogger(" in path.read_text()}
+    assert unsafe - {"legacy_consumer/operations/cli/helpers/logs.py"} == {"zk_layout/loggers.py"}, "use safe_logger()"

@@ -7,7 +7,6 @@ readable ones. ask() is for a caller with nothing else to do.
 from __future__ import annotations
 
 import contextlib
-import logging
 import select
 import socket
 import ssl
@@ -20,8 +19,9 @@ from legacy_consumer.errors import BrokersUnavailableError
 from legacy_consumer.fetching.columnar.core.address import BrokerAddress
 from legacy_consumer.fetching.columnar.protocol.api_versions import Versions
 from legacy_consumer.fetching.columnar.protocol.framing import HEAD_BYTES, Api, check_head, frame_request
+from zk_layout.loggers import safe_logger
 
-logger = logging.getLogger(__name__)
+logger = safe_logger(__name__)
 
 SMALL_ANSWER_BYTES = 16 * 1024 * 1024
 """More than any answer but to a fetch has: 100,000 partitions in metadata."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import random
 import socket
 import threading
@@ -23,9 +22,10 @@ from legacy_consumer.fetching.columnar.security import Security, security_of
 from legacy_consumer.fetching.columnar.settings import FetchSettings
 from legacy_consumer.fetching.fetcher import LogOffsets
 from legacy_consumer.fetching.positions import PositionFinder
+from zk_layout.loggers import safe_logger
 from zk_layout.store import ZkStore
 
-logger = logging.getLogger(__name__)
+logger = safe_logger(__name__)
 
 _ACCESS_TIMEOUT_S = 5.0
 _OPENING_TIMEOUT_S = 10.0

@@ -13,7 +13,6 @@ Bounded: while settings.backlog_bytes wait to be handed out, nothing more is rec
 
 from __future__ import annotations
 
-import logging
 import sys
 import threading
 import time
@@ -55,6 +54,7 @@ from legacy_consumer.fetching.columnar.settings import FetchSettings
 from legacy_consumer.fetching.columnar.sockets import BrokerSockets
 from legacy_consumer.fetching.positions import Found, PositionFinder, Search, StandingStill
 from zk_layout.errors import LegacyConsumerError
+from zk_layout.loggers import safe_logger
 from zk_layout.model import TopicPartition
 
 if sys.version_info >= (3, 11):
@@ -62,7 +62,7 @@ if sys.version_info >= (3, 11):
 else:
     from typing_extensions import assert_never
 
-logger = logging.getLogger(__name__)
+logger = safe_logger(__name__)
 
 _SERVICE_S = 0.05
 """The interval at which sockets and searches are served while there is enough to hand out; else each poll does it."""

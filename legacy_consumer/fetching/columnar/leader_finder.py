@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping
@@ -11,10 +10,11 @@ from legacy_consumer.errors import KafkaError, MissingListenerError
 from legacy_consumer.fetching.columnar.core.address import BrokerAddress
 from legacy_consumer.fetching.columnar.leaders import LeaderReader, Leaders
 from zk_layout.errors import LegacyConsumerError
+from zk_layout.loggers import safe_logger
 from zk_layout.model import TopicPartition
 from zk_layout.running_threads import OwnThread, is_running
 
-logger = logging.getLogger(__name__)
+logger = safe_logger(__name__)
 
 _JOIN_S = 2.0
 _LONGEST_BACKOFF = 5

@@ -8,7 +8,6 @@ ZooKeeper knows a new leader before the brokers do: the controller writes the st
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -29,11 +28,12 @@ from legacy_consumer.fetching.topic_names import NO_SUCH_NAME, has_a_possible_na
 from zk_layout.closed_znodes import read_each
 from zk_layout.codecs import decode_broker, decode_partition_state
 from zk_layout.errors import MalformedZnodeError, NoNodeError, NotPermittedError, ZooKeeperError
+from zk_layout.loggers import safe_logger
 from zk_layout.model import Broker, TopicPartition
 from zk_layout.paths import BrokerIdPath, BrokerIdsPath, PartitionStatePath, broker_ids
 from zk_layout.store import ZkStore, Znode
 
-logger = logging.getLogger(__name__)
+logger = safe_logger(__name__)
 
 Read: TypeAlias = "Znode | NotPermittedError | None"
 """A znode, why it may not be read, or None if there is none."""

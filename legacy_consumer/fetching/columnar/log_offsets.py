@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping
@@ -19,9 +18,10 @@ from legacy_consumer.fetching.columnar.protocol.list_offsets import (
     encode_list_offsets,
 )
 from legacy_consumer.fetching.fetcher import EARLIEST, LATEST
+from zk_layout.loggers import safe_logger
 from zk_layout.model import TopicPartition
 
-logger = logging.getLogger(__name__)
+logger = safe_logger(__name__)
 
 _SHORTEST_S = 0.1
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Collection
 from dataclasses import replace
@@ -20,8 +19,9 @@ from legacy_consumer.fetching.columnar.protocol.metadata import (
     encode_metadata,
 )
 from legacy_consumer.fetching.columnar.security import security_of
+from zk_layout.loggers import safe_logger
 
-logger = logging.getLogger(__name__)
+logger = safe_logger(__name__)
 
 _TIMEOUT_S = 5.0
 _ANSWERS_API_VERSIONS = 4

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import socket
 import ssl
 import threading
@@ -28,9 +27,10 @@ from legacy_consumer.fetching.columnar.protocol.sasl import (
 )
 from legacy_consumer.fetching.columnar.scram import ScramClient
 from legacy_consumer.fetching.columnar.security import SaslLogin, Security
+from zk_layout.loggers import safe_logger
 from zk_layout.running_threads import OwnThread
 
-logger = logging.getLogger(__name__)
+logger = safe_logger(__name__)
 
 _LARGEST_ANSWER = 64 * 1024
 """The name of a broker that is not known yet."""

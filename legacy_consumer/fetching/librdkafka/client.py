@@ -19,8 +19,9 @@ from confluent_kafka.admin import AdminClient
 
 from legacy_consumer.errors import BrokerRefusedError, FetchError, KafkaError
 from zk_layout.errors import ConfigError
+from zk_layout.loggers import safe_logger
 
-logger = logging.getLogger(__name__)
+logger = safe_logger(__name__)
 
 RdMessage: TypeAlias = "confluent_kafka.Message[bytes, bytes]"
 Settings: TypeAlias = Mapping[str, str | int | float | bool]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
@@ -11,10 +10,11 @@ import confluent_kafka
 from legacy_consumer.errors import FetchError
 from legacy_consumer.fetching.librdkafka.client import Client, RdMessage, Settings, open_handle
 from legacy_consumer.fetching.topic_names import NO_SUCH_NAME, has_a_possible_name
+from zk_layout.loggers import safe_logger
 from zk_layout.model import TopicPartition
 from zk_layout.running_threads import is_running
 
-logger = logging.getLogger(__name__)
+logger = safe_logger(__name__)
 
 _CLOSE_WAIT_S = 2.0
 _FEW_PARTITIONS = 16

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
@@ -11,9 +9,10 @@ from legacy_consumer.config import ClusterConfig
 from legacy_consumer.errors import BrokersUnavailableError
 from legacy_consumer.fetching.brokers import read_brokers
 from legacy_consumer.fetching.librdkafka.settings import client_settings
+from zk_layout.loggers import safe_logger
 from zk_layout.store import ZkStore
 
-logger = logging.getLogger(__name__)
+logger = safe_logger(__name__)
 
 
 class _Quiet:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Collection, Container
 from contextlib import suppress
@@ -22,11 +21,12 @@ from legacy_consumer.fetching.positions import PositionFinder
 from zk_layout.closed_znodes import read_each
 from zk_layout.codecs import decode_topic
 from zk_layout.errors import MalformedZnodeError, NotPermittedError
+from zk_layout.loggers import safe_logger
 from zk_layout.model import Broker, Endpoint, TopicPartition
 from zk_layout.paths import TopicPath
 from zk_layout.store import ZkStore, Znode
 
-logger = logging.getLogger(__name__)
+logger = safe_logger(__name__)
 
 _ACCESS_TIMEOUT_S = 5.0
 

@@ -7,7 +7,6 @@ in short slices, so that it returns soon after a change, and never closes what a
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -19,9 +18,10 @@ from legacy_consumer.fetching.librdkafka.client_faults import Fault, FaultKind, 
 from legacy_consumer.fetching.positions import PositionFinder, Search, StandingStill
 from legacy_consumer.fetching.topic_names import NO_SUCH_NAME, has_a_possible_name
 from zk_layout.errors import ConnectionLostError, ConnectTimeoutError, LegacyConsumerError, SessionExpiredError
+from zk_layout.loggers import safe_logger
 from zk_layout.model import TopicPartition
 
-logger = logging.getLogger(__name__)
+logger = safe_logger(__name__)
 
 _POLL_S = 0.5
 """How long one poll waits at most: between two, lost brokers and passed positions are looked at."""

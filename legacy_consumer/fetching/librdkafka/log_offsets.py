@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Collection, Mapping
 
@@ -10,9 +9,10 @@ from legacy_consumer.errors import BrokersUnavailableError, KafkaError
 from legacy_consumer.fetching.fetcher import EARLIEST, LATEST
 from legacy_consumer.fetching.librdkafka.client_queries import QueryHandle
 from legacy_consumer.fetching.topic_names import has_a_possible_name
+from zk_layout.loggers import safe_logger
 from zk_layout.model import TopicPartition
 
-logger = logging.getLogger(__name__)
+logger = safe_logger(__name__)
 
 
 class LibrdkafkaLogOffsets:

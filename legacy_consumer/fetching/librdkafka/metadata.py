@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import socket
 from collections.abc import Collection
 from dataclasses import replace
@@ -12,9 +11,10 @@ from legacy_consumer.errors import BrokerRefusedError, BrokersUnavailableError
 from legacy_consumer.fetching.cluster_metadata import ClusterMetadata
 from legacy_consumer.fetching.librdkafka.client_queries import QueryHandle
 from legacy_consumer.fetching.librdkafka.settings import query_settings
+from zk_layout.loggers import safe_logger
 from zk_layout.model import Broker, Endpoint
 
-logger = logging.getLogger(__name__)
+logger = safe_logger(__name__)
 
 _TIMEOUT_S = 5.0
 _ANSWERS_API_VERSIONS = 4

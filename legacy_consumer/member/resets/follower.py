@@ -40,10 +40,11 @@ from rebalance.errors import PartlyBegunError
 from rebalance.mailbox import Errand
 from rebalance.snapshot import Assignment
 from zk_layout.errors import LegacyConsumerError, MalformedZnodeError, NodeExistsError, NoNodeError
+from zk_layout.loggers import safe_logger
 from zk_layout.model import ConsumerThreadId, TopicPartition
 from zk_layout.store import SessionEvent, SessionKind, WatchEvent, WatchKind, ZkStore
 
-logger = logging.getLogger(__name__)
+logger = safe_logger(__name__)
 
 _AGAIN_MS = 2000
 """The interval of readings while a request exists."""

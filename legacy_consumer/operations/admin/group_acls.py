@@ -6,16 +6,16 @@ ACLs describe a group: that of the folder, and that of the znodes in it. Znodes 
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from legacy_consumer.operations.admin.findings import Finding, Severity, some
+from zk_layout.loggers import safe_logger
 from zk_layout.model import TopicPartition
 from zk_layout.paths import GroupPath, OffsetPath, OffsetsPath, OwnersPath, TopicOffsetsPath
 from zk_layout.store import AclEntries, AclEntry, ZkStore
 
-logger = logging.getLogger(__name__)
+logger = safe_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)

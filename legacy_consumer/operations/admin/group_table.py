@@ -7,7 +7,6 @@ pruned is not read.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -28,11 +27,12 @@ from legacy_consumer.operations.admin.group_members import (
 )
 from zk_layout.codecs import decode_owner
 from zk_layout.errors import MalformedZnodeError
+from zk_layout.loggers import safe_logger
 from zk_layout.model import TopicPartition
 from zk_layout.paths import OffsetsPath, OwnersPath, TopicOffsetsPath, TopicOwnersPath
 from zk_layout.store import ZkStore, Znode
 
-logger = logging.getLogger(__name__)
+logger = safe_logger(__name__)
 
 _MAX_PARTITION = 2**31 - 1
 _SHOWN = 3

@@ -8,7 +8,6 @@ one. So the error is that of the group that cannot be written.
 from __future__ import annotations
 
 import contextlib
-import logging
 from collections.abc import Iterator, Sequence
 
 from legacy_consumer.operations.admin.errors import GroupDeletedError, TopicMadeAnewError
@@ -26,10 +25,11 @@ from legacy_consumer.operations.admin.offset_writes import (
 )
 from legacy_consumer.operations.admin.topic_fence import check_written, topic_checks
 from zk_layout.errors import ConnectionLostError, MultiFailedError
+from zk_layout.loggers import safe_logger
 from zk_layout.paths import ConsumerIdsPath, TopicPath
 from zk_layout.store import CheckOp, Op, ZkStore, multi_size
 
-logger = logging.getLogger(__name__)
+logger = safe_logger(__name__)
 
 
 def write_plans(store: ZkStore, plans: Sequence[OffsetPlan], *, force: bool = False) -> Iterator[OffsetPlan]:

@@ -12,7 +12,6 @@ at just before and just after, and whoever came in between is told.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -41,11 +40,12 @@ from zk_layout.errors import (
     MultiFailedError,
     NoNodeError,
 )
+from zk_layout.loggers import safe_logger
 from zk_layout.model import TopicPartition
 from zk_layout.paths import ConsumersPath, GroupPath, OffsetPath, OffsetsPath, OwnerPath, TopicOffsetsPath, TopicPath
 from zk_layout.store import Acl, CheckOp, CreateOp, DeleteOp, Op, SetOp, ZkStore, Znode, multi_size
 
-logger = logging.getLogger(__name__)
+logger = safe_logger(__name__)
 
 _TRIES = 3
 """Members that come and go, and topics that get partitions, may stop the write so often."""

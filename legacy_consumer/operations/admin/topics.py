@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -12,6 +11,7 @@ from legacy_consumer.operations.admin.group_reads import read_apart
 from zk_layout.closed_znodes import read_each
 from zk_layout.codecs import decode_partition_state, decode_topic
 from zk_layout.errors import MalformedZnodeError, NotPermittedError
+from zk_layout.loggers import safe_logger
 from zk_layout.model import TopicAssignment
 from zk_layout.paths import (
     BrokerIdsPath,
@@ -24,7 +24,7 @@ from zk_layout.paths import (
 )
 from zk_layout.store import ZkStore
 
-logger = logging.getLogger(__name__)
+logger = safe_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)

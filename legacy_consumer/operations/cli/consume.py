@@ -5,7 +5,6 @@ from __future__ import annotations
 import codecs
 import dataclasses
 import functools
-import logging
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -37,11 +36,12 @@ from legacy_consumer.operations.cli.helpers.times import FiniteRange
 from legacy_consumer.sandbox.nodes.awaiting import await_cluster
 from rebalance.subscription import Blacklist, TopicFilter, Whitelist
 from zk_layout.errors import NoNodeError
+from zk_layout.loggers import safe_logger
 from zk_layout.model import TopicPartition
 from zk_layout.paths import BrokerIdsPath, GroupPath, OffsetsPath, TopicPath, TopicsPath, broker_ids
 from zk_layout.store import ZkStore
 
-logger = logging.getLogger(__name__)
+logger = safe_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,8 @@ from legacy_consumer.errors import CorruptSegmentError
 from legacy_consumer.fetching.fetchers import decoder_obstacle
 from legacy_consumer.fetching.segment_files import opened_segment, partition_of, segments_of
 from legacy_consumer.operations.cli.helpers.message_lines import json_lines
-from legacy_consumer.plain_text import printable
 from zk_layout.model import TopicPartition
+from zk_layout.plain_text import printable
 
 if TYPE_CHECKING:
     from legacy_consumer.fetching.columnar.segments import Bytes, Entry

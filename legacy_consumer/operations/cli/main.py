@@ -20,8 +20,8 @@ from legacy_consumer.operations.cli.helpers.lazy_group import LazyGroup, Place
 from legacy_consumer.operations.cli.helpers.logs import set_up_logging, shows_tracebacks
 from legacy_consumer.operations.cli.helpers.options import verbose_option
 from legacy_consumer.operations.cli.helpers.outputs import abandon_output, keep_standard_descriptors
-from legacy_consumer.plain_text import printable, printable_lines
 from zk_layout.errors import LegacyConsumerError
+from zk_layout.plain_text import printable, printable_lines
 
 FAILED = 1
 DEFECT = 70

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import logging
 import socket
 import sys
 import threading
@@ -22,7 +21,8 @@ from types import TracebackType
 
 from legacy_consumer.errors import MetricsServerError
 from legacy_consumer.operations.metrics.health import Judgement
-from legacy_consumer.plain_text import printable
+from zk_layout.loggers import safe_logger
+from zk_layout.plain_text import printable
 from zk_layout.running_threads import is_running
 
 if sys.version_info >= (3, 11):
@@ -30,7 +30,7 @@ if sys.version_info >= (3, 11):
 else:
     from typing_extensions import Self
 
-logger = logging.getLogger(__name__)
+logger = safe_logger(__name__)
 
 TEXT = "text/plain; version=0.0.4; charset=utf-8"
 _PLAIN = "text/plain; charset=utf-8"

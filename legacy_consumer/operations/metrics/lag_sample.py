@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
@@ -10,11 +9,12 @@ from dataclasses import dataclass, field
 from legacy_consumer.offsets.progress import PartitionProgress
 from rebalance.clock import Clock, SystemClock
 from zk_layout.errors import LegacyConsumerError
+from zk_layout.loggers import safe_logger
 from zk_layout.model import TopicPartition
 from zk_layout.running_threads import LibraryThread, is_running
 from zk_layout.signals import Flag
 
-logger = logging.getLogger(__name__)
+logger = safe_logger(__name__)
 
 MAX_AGE_S = 10.0
 ANSWER_S = 3.0

@@ -5,7 +5,6 @@ Each step waits for a state in ZooKeeper or in the members' output, never for a 
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -27,11 +26,12 @@ from legacy_consumer.sandbox.quickstart.two_groups import KEYS, TwoGroups, read_
 from legacy_consumer.sandbox.servers.jars import jar_root
 from legacy_consumer.sandbox.servers.process import Workspace
 from zk_layout.kazoo_store import KazooStore
+from zk_layout.loggers import safe_logger
 from zk_layout.model import TopicPartition
 from zk_layout.settings import ZkSettings
 from zk_layout.store import ZkStore
 
-logger = logging.getLogger(__name__)
+logger = safe_logger(__name__)
 
 KAFKA_VERSION = "1.1.1"
 MEMBERS = 4

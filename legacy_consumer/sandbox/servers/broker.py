@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,8 +13,9 @@ from legacy_consumer.sandbox.servers.process import ServerProcess, Workspace
 from legacy_consumer.sandbox.servers.restartable import RestartableServer
 from legacy_consumer.sandbox.servers.topics import TopicZnodes, topic_znodes
 from legacy_consumer.sandbox.servers.waiting import wait_for
+from zk_layout.loggers import safe_logger
 
-logger = logging.getLogger(__name__)
+logger = safe_logger(__name__)
 
 START_TIMEOUT_S = 90.0
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import time
 from collections.abc import Mapping, Sequence
@@ -17,8 +16,9 @@ from legacy_consumer.sandbox.servers.waiting import wait_for
 from legacy_consumer.sandbox.servers.zookeeper import START_TIMEOUT_S, START_TRIES, ZooKeeperNode
 from legacy_consumer.sandbox.servers.zookeeper_jars import zookeeper_jars
 from zk_layout.errors import ConfigError
+from zk_layout.loggers import safe_logger
 
-logger = logging.getLogger(__name__)
+logger = safe_logger(__name__)
 
 ELECTION_TIMEOUT_S = 60.0
 

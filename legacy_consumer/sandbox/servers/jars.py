@@ -10,7 +10,6 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import json
-import logging
 import os
 import re
 import urllib.parse
@@ -24,8 +23,9 @@ from legacy_consumer.sandbox.servers.java import find_java
 from legacy_consumer.sandbox.servers.process import ServerProcess, Workspace
 from legacy_consumer.sandbox.servers.pyspark_wheel import pyspark_jar_folder
 from zk_layout.errors import ConfigError
+from zk_layout.loggers import safe_logger
 
-logger = logging.getLogger(__name__)
+logger = safe_logger(__name__)
 
 KAFKA_MODULES = {
     "0.8.2.2": "kafka_2.11",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import time
 from collections.abc import Mapping, Sequence
@@ -22,8 +21,9 @@ from legacy_consumer.sandbox.servers.topics import TopicZnodes, check_topic_name
 from legacy_consumer.sandbox.servers.waiting import wait_for
 from legacy_consumer.sandbox.servers.zookeeper import START_TRIES, EmbeddedZooKeeper
 from zk_layout.errors import ConfigError
+from zk_layout.loggers import safe_logger
 
-logger = logging.getLogger(__name__)
+logger = safe_logger(__name__)
 
 TOPIC_TIMEOUT_S = 60.0
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 import shutil
 import signal
@@ -19,8 +18,9 @@ from types import TracebackType
 from legacy_consumer.errors import ServerStartError
 from legacy_consumer.sandbox.servers import keeper
 from legacy_consumer.sandbox.servers.waiting import POLL_S
+from zk_layout.loggers import safe_logger
 
-logger = logging.getLogger(__name__)
+logger = safe_logger(__name__)
 
 _TAIL_LINES = 20
 _TAIL_BYTES = 16_384

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import re
 import socket
@@ -17,8 +16,9 @@ from legacy_consumer.sandbox.servers.ports import LOOPBACK, claim_port
 from legacy_consumer.sandbox.servers.process import ServerProcess, Workspace
 from legacy_consumer.sandbox.servers.restartable import Embedded, RestartableServer
 from legacy_consumer.sandbox.servers.zookeeper_jars import zookeeper_jars
+from zk_layout.loggers import safe_logger
 
-logger = logging.getLogger(__name__)
+logger = safe_logger(__name__)
 
 START_TIMEOUT_S = 60.0
 START_TRIES = 5

@@ -610,66 +610,7 @@ def test_a_member_that_waits_for_hours_sets_one_watch_and_says_it_once(in_the_wa
     assert len(member.owned) == 1
 
 
-def raise_in_logs(request, text):
-    """Add a logging handler that raises where a message contains this text."""
-
-    class Raising(logging.Handler):
-        def emit(self, record):
-            if text in record.getMessage():
-                raise OSError("injected")
-
-    handler = Raising()
-    logging.getLogger("rebalance").addHandler(handler)
-    request.addfinalizer(lambda: logging.getLogger("rebalance").removeHandler(handler))
-
-
-def test_a_logging_handler_that_raises_costs_no_action(request):
-    group = Group({"t": 1})
-    member = group.join("a", {"t": 1})
-    group.settle()
-    raise_in_logs(request, "new session")
-    group.server.expire(member.store.session_id)
-    group.settle()
-    assert len(member.owned) == 1
-
-
-@pytest.mark.parametrize("error", [NotPermittedError("/consumers"), RuntimeError("a defect")])
-@pytest.mark.parametrize("kind", ["create", "multi"])
-def test_a_logging_handler_that_raises_as_a_step_fails_does_not_end_the_trying(request, kind, error):
-    """Without an answer to its request for a registration a member waited for ever."""
-    group = Group({"t": 1})
-    refusals = [Refusal(error)]
-    group.server.fault = lambda _, asked: refusals.pop() if asked == kind and refusals else None
-    raise_in_logs(request, "failed")
-    member = group.join("a", {"t": 1})
-    group.pass_time(60)
-    assert (refusals, member.phase, len(member.owned)) == ([], Phase.STABLE, 1)
-
-
-def test_a_logging_handler_that_raises_as_an_audit_finds_a_partition_lost_does_not_keep_it_flowing(request):
-    group = Group({"t": 4})
-    member = group.join("a", {"t": 1})
-    group.settle()
-    raise_in_logs(request, "lost the owner znodes")
-    path = f"/consumers/{GROUP}/owners/t/0"
-    group.admin.delete(path)
-    group.admin.create(path, b"another-0", ephemeral=True)
-    group.pass_time(30)
-    assert len(member.delivery.flowing) == len(member.owned) == 3
-
-
-def test_a_logging_handler_that_raises_as_a_topic_is_found_deleted_does_not_keep_the_member_from_the_next(request):
-    group = Group({"t": 4})
-    member = group.join("a", {"t": 1})
-    group.settle()
-    raise_in_logs(request, "was deleted")
-    group.admin.delete("/brokers/topics/t")
-    group.create_topic("t", 2)
-    group.pass_time(30)
-    assert (member.phase, len(member.owned), len(member.delivery.flowing)) == (Phase.STABLE, 2, 2)
-
-
-def test_an_action_that_fails_costs_no_other_action(request):
+def test_an_action_that_fails_costs_no_other_action():
     group = Group({"t": 1})
     member = group.join("a", {"t": 1})
     group.settle()
@@ -680,7 +621,6 @@ def test_an_action_that_fails_costs_no_other_action(request):
             raise errors.pop()
 
     member.delivery.drop = drop
-    raise_in_logs(request, "after a defect")
     group.server.expire(member.store.session_id)
     group.settle()
     assert (errors, len(member.owned)) == ([], 1)

@@ -8,7 +8,6 @@ written; while consumers on the brokers' side live, none.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,10 +30,11 @@ from legacy_consumer.operations.admin.migration.record import MigrationRecord, P
 from legacy_consumer.operations.admin.offset_fence import written_since
 from legacy_consumer.operations.admin.topic_fence import topic_checks
 from zk_layout.errors import NotPermittedError, ZooKeeperError
+from zk_layout.loggers import safe_logger
 from zk_layout.model import TopicPartition
 from zk_layout.paths import ConsumerIdsPath, OffsetPath, OwnerPath
 
-logger = logging.getLogger(__name__)
+logger = safe_logger(__name__)
 
 _CHUNK = 1000
 """Partitions in one request: some 100 kB, far below any broker's limit."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
@@ -20,11 +19,12 @@ from legacy_consumer.operations.admin.offsets_in_kafka import has_coordinators
 from legacy_consumer.operations.admin.topic_fence import TopicCreations
 from rebalance.clock import Clock, SystemClock
 from rebalance.group_strategy import owner_id
+from zk_layout.loggers import safe_logger
 from zk_layout.model import TopicPartition
 from zk_layout.paths import GroupPath
 from zk_layout.store import ZkStore
 
-logger = logging.getLogger(__name__)
+logger = safe_logger(__name__)
 
 _INTERNAL = frozenset({"__consumer_offsets", "__transaction_state"})
 _NOTHING = Committed(None, None)

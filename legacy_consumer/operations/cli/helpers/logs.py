@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING, TextIO
 
 from legacy_consumer.json_logs import JsonLogFormatter
-from legacy_consumer.plain_text import printable
+from zk_layout.plain_text import printable
 from zk_layout.shown import shown
 
 FORMATS = ("text", "json")

@@ -14,7 +14,7 @@ from typing import BinaryIO, Concatenate, ParamSpec, TextIO, TypeVar
 
 import click
 
-from legacy_consumer.plain_text import printable
+from zk_layout.plain_text import printable
 
 P = ParamSpec("P")
 R = TypeVar("R")

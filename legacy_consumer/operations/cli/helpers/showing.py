@@ -9,7 +9,7 @@ from rich.text import Text
 
 from legacy_consumer.operations.cli.helpers.group_tables import Part, TableOf
 from legacy_consumer.operations.cli.helpers.tables import drawn_table, print_table, say
-from legacy_consumer.plain_text import printable
+from zk_layout.plain_text import printable
 
 
 def print_parts(parts: Iterable[Part]) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from legacy_consumer.operations.cli.helpers.outputs import is_terminal
-from legacy_consumer.plain_text import printable
+from zk_layout.plain_text import printable
 from zk_layout.shown import shown
 
 if TYPE_CHECKING:

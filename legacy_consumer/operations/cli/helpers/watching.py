@@ -15,9 +15,9 @@ from legacy_consumer.operations.cli.helpers.ending import Ending
 from legacy_consumer.operations.cli.helpers.outputs import is_terminal, require_output
 from legacy_consumer.operations.cli.helpers.tables import say_error
 from legacy_consumer.operations.cli.helpers.times import FiniteRange
-from legacy_consumer.plain_text import printable
 from rebalance.clock import Clock, SystemClock
 from zk_layout.errors import LegacyConsumerError
+from zk_layout.plain_text import printable
 
 _SLICE_S = 0.1
 

@@ -26,11 +26,12 @@ from legacy_consumer.operations.metrics.health import Judgement
 from legacy_consumer.operations.metrics.http_server import Page, Pages
 from rebalance.clock import Clock, SystemClock
 from zk_layout.errors import LegacyConsumerError, NotPermittedError, ZooKeeperError
+from zk_layout.loggers import safe_logger
 from zk_layout.model import TopicPartition
 from zk_layout.running_threads import is_running
 from zk_layout.store import ZkStore
 
-logger = logging.getLogger(__name__)
+logger = safe_logger(__name__)
 
 _ZOOKEEPER, _BROKERS = "zookeeper", "brokers"
 _STUCK_AFTER_S = 300.0

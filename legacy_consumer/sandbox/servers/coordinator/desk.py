@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import logging
 import uuid
 from collections.abc import Callable
 
 from rebalance.coordination import Coordinator, Settings
 from rebalance.coordination.effects import Answer, Effect, Moved, Reply
 from rebalance.coordination.requests import Request
+from zk_layout.loggers import safe_logger
 
-logger = logging.getLogger(__name__)
+logger = safe_logger(__name__)
 
 
 class Desk:

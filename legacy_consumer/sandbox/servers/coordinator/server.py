@@ -8,7 +8,6 @@ broker directly: all of their group requests arrive here.
 from __future__ import annotations
 
 import asyncio
-import logging
 from types import TracebackType
 
 from legacy_consumer.errors import BrokersUnavailableError, MalformedResponseError
@@ -34,8 +33,9 @@ from legacy_consumer.sandbox.servers.coordinator.versions import (
 )
 from legacy_consumer.sandbox.servers.ports import LOOPBACK, claim_port
 from rebalance.coordination import Settings
+from zk_layout.loggers import safe_logger
 
-logger = logging.getLogger(__name__)
+logger = safe_logger(__name__)
 
 _NAME = "the coordinator"
 _GROUP_KEY = 0

@@ -281,14 +281,14 @@ def test_an_auto_commit_that_meets_what_nobody_foresaw_says_so_once_and_goes_on(
     assert caplog.text.count("commit failed, goes on with the next one") == 1
 
 
-def raise_in_logs(request, level):
-    """Return what a logging handler was given at this level; it raises."""
+def raise_in_logs(request, level, error):
+    """Return the messages that a logging handler got at this level; it raises the error at each."""
     raised = []
 
     class Raising(logging.Handler):
         def emit(self, record):
             raised.append(record.getMessage())
-            raise OSError("the disk is full")
+            raise error
 
     logger, handler = logging.getLogger("rebalance"), Raising(level)
     before = logger.level
@@ -299,8 +299,16 @@ def raise_in_logs(request, level):
     return raised
 
 
-def test_a_logging_handler_that_raises_at_each_message_does_not_keep_a_member_from_joining(cluster, request):
-    raised = raise_in_logs(request, logging.INFO)
+@pytest.fixture(params=[OSError("the disk is full"), SystemExit(1)], ids=["raises", "exits"])
+def raised_by_handler(request, monkeypatch):
+    monkeypatch.setattr(logging, "raiseExceptions", False)
+    return request.param
+
+
+def test_a_logging_handler_that_raises_at_each_message_does_not_keep_a_member_from_joining(
+    cluster, request, raised_by_handler
+):
+    raised = raise_in_logs(request, logging.INFO, raised_by_handler)
     cluster.produce(1, *TPS)
     connector, stream = cluster.join()
     assert take(stream, 4) == [(n, 0) for n in range(4)]
@@ -308,13 +316,13 @@ def test_a_logging_handler_that_raises_at_each_message_does_not_keep_a_member_fr
     assert connector.status.phase is Phase.STABLE
 
 
-def test_a_logging_handler_that_raises_as_a_commit_fails_does_not_end_the_member(cluster, request):
+def test_a_logging_handler_that_raises_as_a_commit_fails_does_not_end_the_member(cluster, request, raised_by_handler):
     """Its coordinator was gone, and its streams went on: no commit, no rebalance, no error."""
     cluster.produce(5, *TPS)
     connector = cluster.connector(auto_commit_interval_ms=20)
     consuming = Consuming(stream_of(connector))
     eventually(lambda: [cluster.committed(tp) for tp in TPS] == [5] * 4)
-    raised = raise_in_logs(request, logging.WARNING)
+    raised = raise_in_logs(request, logging.WARNING, raised_by_handler)
     failures = [ConnectionLostError("no answer")]
     commit = connector._offsets.commit
 
@@ -324,7 +332,7 @@ def test_a_logging_handler_that_raises_as_a_commit_fails_does_not_end_the_member
     connector._offsets.commit = fail_once
     cluster.produce(5, *TPS)
     eventually(lambda: [cluster.committed(tp) for tp in TPS] == [10] * 4)
-    assert len(raised) == 2, raised
+    assert len(raised) == 1, raised
     assert len(consuming.got) == 40
     assert connector.vitals.runs
 

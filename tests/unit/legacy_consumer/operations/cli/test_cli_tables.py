@@ -9,7 +9,7 @@ from rich.console import Console
 
 from legacy_consumer.operations.cli.helpers.elided import telling_length
 from legacy_consumer.operations.cli.helpers.tables import Cell, Column, drawn_table, duration, number, print_table
-from legacy_consumer.plain_text import printable
+from zk_layout.plain_text import printable
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from legacy_consumer.json_logs import JsonLogFormatter
 from legacy_consumer.operations.cli.helpers import logs
-from legacy_consumer.plain_text import printable, printable_lines
+from zk_layout.plain_text import printable, printable_lines
 
 STRANGE = "\x1b[2Jhi\r\n12:00:00 ERROR forged\u202egnp\x9b1m\x7f\u2028end"
 

@@ -1,0 +1,49 @@
+"""The project's loggers: no error of a user's logging handler reaches the code that logs, and a record is one line."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from contextlib import suppress
+
+from zk_layout.plain_text import printable
+from zk_layout.running_threads import LibraryThread
+from zk_layout.shown import shown
+
+_SHOWS_ERRORS = logging.NullHandler()
+
+
+class _SafeLogger(logging.Logger):
+    """Logs through the logger of its name, with the levels, filters and handlers that the user gave to that one."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self._public = logging.getLogger(name)
+
+    def isEnabledFor(self, level: int) -> bool:  # noqa: N802 - logging's name
+        return self._public.isEnabledFor(level)
+
+    def handle(self, record: logging.LogRecord) -> None:
+        try:
+            text = record.getMessage()
+            # another client may have written a part of it
+            line = printable(shown(text))
+            if line != text:
+                record.msg, record.args = line, None
+            self._public.handle(record)
+        except (Exception, SystemExit) as error:
+            # SystemExit on a thread of the library would end that thread, not the program
+            if isinstance(error, SystemExit) and not isinstance(threading.current_thread(), LibraryThread):
+                raise
+            with suppress(Exception):
+                _SHOWS_ERRORS.handleError(record)
+
+
+def safe_logger(name: str) -> logging.Logger:
+    """Return a logger whose methods do not raise what a handler or a filter raises.
+
+    It escapes line ends and control characters in the message, and shortens a message of more than 1,000 characters.
+    The traceback goes to standard error, as logging itself shows errors of its handlers (logging.raiseExceptions).
+    SystemExit ends the program if the user's thread logs. On a thread of the library it is shown like other errors.
+    """
+    return _SafeLogger(name)
