@@ -8,6 +8,7 @@ of them has given its partition up by then.
 from __future__ import annotations
 
 import contextlib
+import logging
 import secrets
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -41,10 +42,13 @@ from zk_layout.errors import (
     NoNodeError,
     NotEmptyError,
     SessionExpiredError,
+    ZooKeeperError,
 )
 from zk_layout.model import TopicPartition
 from zk_layout.paths import GroupPath, OwnerPath
 from zk_layout.store import DeleteOp, SetOp, ZkStore
+
+logger = logging.getLogger(__name__)
 
 _LOOK_S = 0.05
 _TRIES = 5
@@ -85,6 +89,7 @@ def write_live(
     OffsetsChangedError if they go on committing; others as write_plan.
     """
     clock = clock or SystemClock()
+    progress = progress or ChangeProgress()
     plan = plan.for_members()
     partitions = frozenset(change.partition for change in plan.to_write)
     request = Request(secrets.token_hex(8), RequestState.PREPARE, partitions)
@@ -113,6 +118,8 @@ def write_live(
                 if attempt == _TRIES - 1:
                     raise
             except (SessionExpiredError, NoNodeError, BadVersionError) as error:
+                if progress.may_be_changed:
+                    raise
                 raise ResetRequestError(plan.group, _GONE) from error
             else:
                 break
@@ -124,6 +131,7 @@ def write_live(
 def _requested(store: ZkStore, group: str, request: Request) -> Iterator[int]:
     """Keep the request in ZooKeeper for the time of the block; delete the folders that it created.
 
+    If ZooKeeper does not delete them, the block's result or error counts all the same.
     Gives the session of the request. Raises: ResetRequestError, GroupDeletedError.
     """
     # members that run with zookeeper.set.acl keep it
@@ -132,13 +140,21 @@ def _requested(store: ZkStore, group: str, request: Request) -> Iterator[int]:
     try:
         yield session_id
     finally:
-        # when its session ended the request did, and another operator's may be there
-        there = store.exists(request_path(group))
-        if there is not None and there.ephemeral_owner == session_id:
-            _delete(store, request_path(group), session_id=session_id)
-        if not kept:
-            # both or none: members answer another operator's request in there
-            _delete(store, answers_path(group), _folder(group))
+        try:
+            # when its session ended the request did, and another operator's may be there
+            there = store.exists(request_path(group))
+            if there is not None and there.ephemeral_owner == session_id:
+                _delete(store, request_path(group), session_id=session_id)
+            if not kept:
+                # both or none: members answer another operator's request in there
+                _delete(store, answers_path(group), _folder(group))
+        except ZooKeeperError as error:
+            logger.warning(
+                "group %s: the request of this reset may still be there; ZooKeeper deletes it when the session of this "
+                "command ends: %s",
+                group,
+                error,
+            )
 
 
 def _folder(group: str) -> str:

@@ -21,7 +21,7 @@ from legacy_consumer.operations.cli.helpers.execution import (
     back_up,
     execution_options,
     narrow,
-    say_unknown,
+    say_touched,
     touched,
 )
 from legacy_consumer.operations.cli.helpers.group_tables import BAD, GOOD, ODD, count
@@ -191,8 +191,7 @@ def _write_all(store: ZkStore, plans: Sequence[OffsetPlan], safety: Safety, done
                 done.groups,
                 "; the groups after these are not done, run the same command again for them.",
             )
-        for group in touched(begun).difference(done.groups):
-            say_unknown(error, group)
+        say_touched(error, begun, done.groups)
         raise
     finally:
         narrow(done.backup, touched(begun))

@@ -92,11 +92,15 @@ def back_up(
     return Backup(file, groups, unreadable, acls, topics)
 
 
-def say_unknown(error: BaseException, group: str) -> None:
-    """Name the group that the command was changing when it was stopped, or lost ZooKeeper: its change may be done."""
-    if isinstance(error, (ConnectionLostError, SessionExpiredError)) or not isinstance(error, Exception):
+def say_touched(error: BaseException, begun: Mapping[str, ChangeProgress], done: Collection[str]) -> None:
+    """Name the groups that the command was changing when it was stopped, or lost ZooKeeper: they may be changed."""
+    if isinstance(error, Exception) and not isinstance(error, (ConnectionLostError, SessionExpiredError)):
+        return
+    for group in touched(begun).difference(done):
+        known = f"Group {group} is changed, at least in part"
+        unknown = f"It is not known whether group {group} is changed"
         look = shell_command(group, "offsets", "export")
-        say_error(f"It is not known whether group {group} is changed: see {look}")
+        say_error(f"{known if begun[group].is_changed else unknown}: see {look}")
 
 
 def touched(begun: Mapping[str, ChangeProgress]) -> set[str]:

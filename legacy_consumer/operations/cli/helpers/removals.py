@@ -11,7 +11,7 @@ from legacy_consumer.operations.admin.deletion import delete_tree
 from legacy_consumer.operations.admin.errors import GroupChangedError, GroupHeldError
 from legacy_consumer.operations.admin.findings import shell_command
 from legacy_consumer.operations.admin.pruning import GroupUse
-from legacy_consumer.operations.cli.helpers.execution import back_up, execution_options, narrow, say_unknown, touched
+from legacy_consumer.operations.cli.helpers.execution import back_up, execution_options, narrow, say_touched, touched
 from legacy_consumer.operations.cli.helpers.group_tables import GOOD, count
 from legacy_consumer.operations.cli.helpers.outputs import Output
 from legacy_consumer.operations.cli.helpers.progress_bar import progress_bar
@@ -97,8 +97,7 @@ def delete_all(
                 (each.group for each in gone),
                 "; the groups after these are not done, run the same command again without those that are gone.",
             )
-        for group in touched(begun).difference(each.group for each in gone):
-            say_unknown(error, group)
+        say_touched(error, begun, [each.group for each in gone])
         raise
     finally:
         narrow(backup, touched(begun) | {each.group for each in gone})

@@ -36,8 +36,8 @@ from tests.support.fake_group_offsets import FakeGroupOffsets
 from tests.support.fake_kafka import FakeFetchers, FakeKafka
 from tests.support.waiting import eventually
 from zk_layout.codecs import encode_topic
-from zk_layout.errors import ConnectionLostError, MalformedZnodeError
-from zk_layout.memory_store import Fault, MemoryStore, MemoryZooKeeper
+from zk_layout.errors import ConnectionLostError, MalformedZnodeError, SessionExpiredError
+from zk_layout.memory_store import Fault, MemoryStore, MemoryZooKeeper, Refusal
 from zk_layout.model import TopicAssignment, TopicPartition
 from zk_layout.store import CreateOp, DeleteOp
 
@@ -604,3 +604,50 @@ def test_a_reset_whose_session_ended_leaves_the_request_of_the_next_one_alone(cl
         reset_unowned(operator, **options)
     assert decode_request(REQUEST, cluster.admin.get_data(REQUEST).data).state is RequestState.PREPARE
     assert cluster.committed(T0) is None
+
+
+@pytest.mark.parametrize("lost", ["exists", "multi"])
+def test_a_reset_that_is_written_succeeds_though_its_request_cannot_be_deleted(cluster, operator, caplog, lost):
+    """Given again after an error, a shift would move the group once more."""
+
+    def lose(session_id, kind):
+        is_written = session_id == operator.session_id and cluster.committed(T0) == 5
+        return Fault.LOSE_REQUEST if is_written and kind == lost else None
+
+    cluster.zookeeper.fault = lose
+    followed = reset_unowned(operator)
+    assert followed.written.partitions == (T0,)
+    assert "group g: the request of this reset may still be there" in caplog.text
+    assert cluster.admin.exists(REQUEST) is not None
+    operator.close()
+    assert cluster.admin.exists(REQUEST) is None
+
+
+def test_a_reset_that_is_refused_says_why_though_its_request_cannot_be_deleted(cluster, operator):
+    cluster.admin.create("/consumers/g/owners/t/0", b"g_jvm-0", ephemeral=True, make_parents=True)
+    cluster.zookeeper.fault = lambda session_id, kind: Fault.LOSE_REQUEST if kind == "multi" else None
+    with pytest.raises(ResetRequestError, match="no answer within 0 s from g_jvm"):
+        reset_unowned(operator, timeout_s=0)
+    assert cluster.admin.exists(REQUEST) is not None
+
+
+@pytest.mark.parametrize("is_answered", [True, False])
+def test_no_reset_that_may_be_written_ends_in_an_error_that_says_that_nothing_was_written(
+    cluster, operator, is_answered
+):
+    """The session ends right behind the write, whose reply comes or is lost."""
+
+    def end(session_id, kind):
+        if session_id != operator.session_id:
+            return None
+        if kind == "multi" and not is_answered:
+            return Fault.LOSE_REPLY
+        if cluster.committed(T0) != 5:
+            return None
+        cluster.zookeeper.fault = None  # another session begins
+        return Refusal(SessionExpiredError("ended"))
+
+    cluster.zookeeper.fault = end
+    with pytest.raises(SessionExpiredError):
+        reset_unowned(operator)
+    assert cluster.committed(T0) == 5

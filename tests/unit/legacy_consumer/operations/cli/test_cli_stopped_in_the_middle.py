@@ -25,7 +25,7 @@ from legacy_consumer.operations.cli import changes
 from legacy_consumer.operations.cli.helpers import options, removals
 from tests.support.memory_cluster import cluster_of_unused_groups
 from zk_layout.errors import ConnectionLostError, MultiFailedError, NotPermittedError
-from zk_layout.memory_store import MemoryStore
+from zk_layout.memory_store import Fault, MemoryStore
 from zk_layout.store import DeleteOp
 
 GROUPS = ("a", "b", "c", "d")
@@ -148,6 +148,26 @@ def test_a_command_that_was_stopped_in_its_write_says_that_it_may_be_done(
         return
     assert unknown(done) == ["c"]
     assert len(list(tmp_path.iterdir())) == 1
+
+
+@pytest.mark.parametrize(
+    ("command", "max_bytes"),
+    [(["offsets", "reset", "c", "--shift-by=-2"], 1_000_000), (["groups", "delete", "c"], 500)],
+    ids=["reset", "delete in several requests"],
+)
+def test_a_command_that_loses_zookeeper_after_a_write_says_that_the_group_is_changed(cluster, command, max_bytes):
+    """Its first write of offsets is answered, nothing after it. Given again, the shift would move the group again."""
+
+    def lose(session_id, kind):
+        is_changed = session_id != cluster.store.session_id and standing(cluster)["c"] != b"5"
+        return Fault.LOSE_REQUEST if is_changed else None
+
+    cluster.server.max_multi_bytes = max_bytes
+    cluster.server.fault = lose
+    done = cluster.run(*command, "--execute", "--no-backup")
+    assert done.code == 1, done
+    assert "Group c is changed, at least in part: see `legacy-consumer offsets export c" in done.err
+    assert unknown(done) == []
 
 
 class FollowedStore(MemoryStore):
