@@ -13,6 +13,7 @@ import secrets
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 from legacy_consumer.member.resets import (
     Answer,
@@ -50,6 +51,9 @@ from zk_layout.store import DeleteOp, SetOp, ZkStore
 
 logger = logging.getLogger(__name__)
 
+Retarget: TypeAlias = Callable[[Mapping[TopicPartition, int | None]], Mapping[TopicPartition, int | None]]
+"""{partition: committed offset} -> {partition: the offset to write}."""
+
 _LOOK_S = 0.05
 _TRIES = 5
 _SHOWN = 3
@@ -78,15 +82,17 @@ def write_live(
     on_progress: Callable[[int], None] = lambda _: None,
     before_write: Callable[[OffsetPlan], None] = lambda _: None,
     progress: ChangeProgress | None = None,
+    retarget: Retarget = lambda _: {},
     clock: Clock | None = None,
 ) -> Followed:
     """Have the owners hold the plan's partitions, write all offsets in one multi, and wait until they went on.
 
     timeout_s: for each of the two waits. before_write: told the plan before each try, for a backup. progress: as
-    write_plan takes it.
+    write_plan takes it. retarget: asked, while the owners hold, about the partitions in which they have committed
+    since the plan; gives new targets. Partitions that it leaves out keep their target.
     Raises: ResetRequestError if not all owners hold still in time, another reset is under way, or the session of the
     request ends, with nothing written;
-    OffsetsChangedError if they go on committing; others as write_plan.
+    OffsetsChangedError if they go on committing; others as write_plan and retarget.
     """
     clock = clock or SystemClock()
     progress = progress or ChangeProgress()
@@ -105,7 +111,7 @@ def write_live(
         applied = encode_request(replace(request, state=RequestState.APPLIED))
         also = (SetOp(request_path(plan.group), applied, 0),)
         for attempt in range(_TRIES):
-            plan = _again(plan, read_standings(store, plan.group))
+            plan = _again(plan, read_standings(store, plan.group), retarget)
             before_write(plan)
             if _missing(store, plan.group, request, AnswerState.READY):
                 raise ResetRequestError(plan.group, _MOVED)
@@ -195,14 +201,18 @@ def _delete(store: ZkStore, *paths: str, session_id: int | None = None) -> None:
             raise error.cause from error
 
 
-def _again(plan: OffsetPlan, standings: Mapping[TopicPartition, Standing]) -> OffsetPlan:
+def _again(plan: OffsetPlan, standings: Mapping[TopicPartition, Standing], retarget: Retarget) -> OffsetPlan:
     """Return the plan with the offsets that the owners committed last. Partitions without owner stay as planned."""
-    now = {change.partition: standings.get(change.partition, Standing()) for change in plan.changes}
-    changes = tuple(
-        change if now[change.partition].owner is None else replace(change, before=now[change.partition])
-        for change in plan.changes
-    )
-    return replace(plan, changes=changes)
+    held = {tp: standing for tp, standing in standings.items() if standing.owner is not None}
+    changes = [replace(change, before=held.get(change.partition, change.before)) for change in plan.changes]
+    moved = {
+        now.partition: now.before.offset
+        for now, change in zip(changes, plan.changes, strict=True)
+        if now.before.offset != change.before.offset
+    }
+    after = retarget(moved) if moved else {}
+    changes = [replace(change, after=after.get(change.partition, change.after)) for change in changes]
+    return replace(plan, changes=tuple(changes))
 
 
 def _wait(

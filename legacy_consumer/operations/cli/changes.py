@@ -13,7 +13,7 @@ import click
 from legacy_consumer.errors import ActiveGroupError
 from legacy_consumer.operations.admin.backups import Backup
 from legacy_consumer.operations.admin.change_progress import ChangeProgress
-from legacy_consumer.operations.admin.live_resets import write_live
+from legacy_consumer.operations.admin.live_resets import Retarget, write_live
 from legacy_consumer.operations.admin.offset_plans import OffsetChange, OffsetPlan
 from legacy_consumer.operations.admin.offset_writes import write_plan
 from legacy_consumer.operations.cli.helpers.execution import (
@@ -100,13 +100,24 @@ class _Done:
     backups: dict[str, str] = field(default_factory=dict)
     """{group: the file}"""
     partitions: int = 0
+    live: dict[str, OffsetPlan] = field(default_factory=dict)
+    """{group: the plan that was written while its members held still}"""
 
 
-def carry_out(store: ZkStore, plans: Sequence[OffsetPlan], safety: Safety, output: Output, *, name: str) -> None:
+def carry_out(
+    store: ZkStore,
+    plans: Sequence[OffsetPlan],
+    safety: Safety,
+    output: Output,
+    *,
+    name: str,
+    retarget: Retarget = lambda _: {},
+) -> None:
     """Show the plans and, if that is wanted, make a backup and write them, a multi for each group.
 
-    name: for the backup. Raises: ActiveGroupError and others before anything is written; what is raised in between
-    several groups is preceded by a line that says what was done.
+    name: for the backup. retarget: as write_live takes it.
+    Raises: ActiveGroupError and others before anything is written; what is raised in between several groups is preceded
+    by a line that says what was done.
     """
     if safety.live:
         plans = [plan.for_members() if plan.members else plan for plan in plans]
@@ -123,7 +134,9 @@ def carry_out(store: ZkStore, plans: Sequence[OffsetPlan], safety: Safety, outpu
         _warn_of_jvm(living)
     done = _Done()
     if safety.execute:
-        _write_all(store, plans, safety, done, name)
+        _write_all(store, plans, safety, done, name, retarget)
+    shown = _records(plans)
+    plans = [done.live.get(plan.group, plan) for plan in plans]
     match output:
         case Output.JSON:
             print_json(
@@ -138,20 +151,23 @@ def carry_out(store: ZkStore, plans: Sequence[OffsetPlan], safety: Safety, outpu
                         }
                         for plan in plans
                     ],
-                    "changes": [
-                        record for plan in plans for record in map(functools.partial(_record, plan), plan.changes)
-                    ],
+                    "changes": _records(plans),
                 }
             )
         case Output.CSV:
-            print_csv(_FIELDS, [_record(plan, change) for plan in plans for change in plan.changes])
+            print_csv(_FIELDS, _records(plans))
         case Output.TABLE if safety.execute:
+            if _records(plans) != shown:
+                say("Offsets or owners changed after the plan was made. This was written:")
+                _show(plans)
             say(f"Written: {count(done.partitions, 'offset')} of {count(len(done.groups), 'group')}.", GOOD)
         case Output.TABLE:
             say("Dry run: nothing was written. Add --execute to do it.", "bold")
 
 
-def _write_all(store: ZkStore, plans: Sequence[OffsetPlan], safety: Safety, done: _Done, name: str) -> None:
+def _write_all(
+    store: ZkStore, plans: Sequence[OffsetPlan], safety: Safety, done: _Done, name: str, retarget: Retarget
+) -> None:
     wanted = [plan for plan in plans if plan.to_write]
     if wanted and safety.backup_dir is not None and not safety.live:
         _back_up(store, done, safety.backup_dir, name, wanted)
@@ -164,7 +180,7 @@ def _write_all(store: ZkStore, plans: Sequence[OffsetPlan], safety: Safety, done
                     done.backup.begin(plan.group)
                 progress = begun[plan.group] = ChangeProgress()
                 if safety.live and plan.members:
-                    _write_live(store, plan, safety, done, progress)
+                    _write_live(store, plan, safety, done, progress, retarget)
                     advance(len(plan.to_write))
                 else:
                     if safety.live and safety.backup_dir is not None:
@@ -203,7 +219,9 @@ def _advance(done: _Done, start: int, advance: Callable[[int], None], written: i
     done.partitions = start + written
 
 
-def _write_live(store: ZkStore, plan: OffsetPlan, safety: Safety, done: _Done, progress: ChangeProgress) -> None:
+def _write_live(
+    store: ZkStore, plan: OffsetPlan, safety: Safety, done: _Done, progress: ChangeProgress, retarget: Retarget
+) -> None:
     done.backup = None
 
     def begin(now: OffsetPlan) -> None:
@@ -212,7 +230,10 @@ def _write_live(store: ZkStore, plan: OffsetPlan, safety: Safety, done: _Done, p
         if safety.backup_dir is not None:
             _back_up(store, done, safety.backup_dir, plan.group, [now])
 
-    followed = write_live(store, plan, timeout_s=safety.timeout_s, before_write=begin, progress=progress)
+    followed = write_live(
+        store, plan, timeout_s=safety.timeout_s, before_write=begin, progress=progress, retarget=retarget
+    )
+    done.live[plan.group] = followed.plan
     done.partitions += len(followed.written.partitions)
     for member in followed.written.joined[:3]:
         say_error(
@@ -267,15 +288,19 @@ def _row(plan: OffsetPlan, change: OffsetChange) -> list[Cell | str]:
     return [plan.group, tp.topic, str(tp.partition), now, number(change.after), moves, owner]
 
 
-def _record(plan: OffsetPlan, change: OffsetChange) -> dict[str, object]:
-    return {
-        "group": plan.group,
-        "topic": change.partition.topic,
-        "partition": change.partition.partition,
-        "before": change.before.offset,
-        "after": change.after,
-        "owner": change.before.owner,
-    }
+def _records(plans: Sequence[OffsetPlan]) -> list[dict[str, object]]:
+    return [
+        {
+            "group": plan.group,
+            "topic": change.partition.topic,
+            "partition": change.partition.partition,
+            "before": change.before.offset,
+            "after": change.after,
+            "owner": change.before.owner,
+        }
+        for plan in plans
+        for change in plan.changes
+    ]
 
 
 _MAY_FOLLOW = frozenset({MemberKind.KAFKA, MemberKind.KAFKA_0_8_2, MemberKind.LED})

@@ -144,7 +144,11 @@ def reset(
             _check_existence(once, standings, [tp for tp in wanted if offsets[tp] is not None])
         else:
             wanted = choose_partitions(once, standings, chosen)
-        after = resolve(target, {tp: standing.offset for tp, standing in wanted.items()}, logs, clamp=clamp)
+
+        def aim(current: Mapping[TopicPartition, int | None]) -> dict[TopicPartition, int | None]:
+            return resolve(target, current, logs, clamp=clamp)
+
+        after = aim({tp: standing.offset for tp, standing in wanted.items()})
         plan = make_plan(store, group, standings, after, topics=once)
         warn_of_kafka(cluster, store, [plan])
         if isinstance(target, ToTime):
@@ -152,7 +156,9 @@ def reset(
             click.echo(
                 f"To the first messages of {shown_time(target.time_ms)} or later.", err=output is not Output.TABLE
             )
-        carry_out(store, [plan], safety, output, name=group)
+        # a shift counts from what running members commit last; every other target stays as the plan shows it
+        again = aim if isinstance(target, ShiftBy) else lambda _: {}
+        carry_out(store, [plan], safety, output, name=group, retarget=again)
     if earlier:
         raise click.exceptions.Exit(1)
 

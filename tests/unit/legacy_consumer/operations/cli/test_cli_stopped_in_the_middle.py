@@ -223,6 +223,44 @@ def test_a_live_reset_leaves_one_backup_of_what_it_wrote_over_or_none(cluster, t
         assert (done.code, backups, standing(cluster)["a"]) == (0, [{"a": {"t": {"0": before}}}], b"30"), done
 
 
+class ReadOnStore(FollowedStore):
+    """Its member has committed 40 by the time at which it holds still."""
+
+    def answer(self, state, data):
+        if state is AnswerState.READY:
+            self.member.set_data("/consumers/a/offsets/t/0", b"40")
+        super().answer(state, data)
+
+
+@pytest.mark.parametrize(
+    ("target", "after"), [("--shift-by=3", 43), ("--shift-by=-3", 37), ("--shift-by=20", 50), ("--to-offset=30", 30)]
+)
+def test_a_live_shift_counts_from_the_last_commit_and_the_output_shows_what_was_written(
+    cluster, monkeypatch, target, after
+):
+    """Counted from the offset that the plan saw, a shift ahead would move the group back."""
+    member = cluster.join("a", "m", '{"t":1}', ("t", 0))
+    monkeypatch.setattr(options, "KazooStore", lambda _: ReadOnStore(cluster, member, lambda _: None))
+    words = ["offsets", "reset", "a", target, "--live", "--execute", "--no-backup"]
+    done = cluster.run(*words, "--json")
+    assert done.code == 0, done
+    [change] = json.loads(done.out)["changes"]
+    assert (change["before"], change["after"]) == (40, after)
+    assert standing(cluster)["a"] == b"%d" % after
+    member.delete(answer_path("a", "m"))
+    cluster.store.set_data("/consumers/a/offsets/t/0", b"5")
+    told = cluster.run(*words).out
+    _, written = told.split("Offsets or owners changed after the plan was made. This was written:")
+    assert f"{after - 40:+d}" in written
+
+
+def test_a_live_reset_shows_its_plan_once_if_it_was_written_as_it_was_shown(cluster, monkeypatch):
+    member = cluster.join("a", "m", '{"t":1}', ("t", 0))
+    monkeypatch.setattr(options, "KazooStore", lambda _: FollowedStore(cluster, member, lambda _: None))
+    done = cluster.run("offsets", "reset", "a", "--shift-by=3", "--live", "--execute", "--no-backup")
+    assert (done.code, done.out.count("MOVES BY")) == (0, 1), done
+
+
 def test_a_live_reset_that_is_refused_after_its_backup_leaves_none(cluster, tmp_path, monkeypatch):
     member = cluster.join("a", "m", '{"t":1}', ("t", 0))
     monkeypatch.setattr(options, "KazooStore", lambda _: FollowedStore(cluster, member, lambda _: None))
