@@ -2,8 +2,8 @@
 
 It wraps the delivery, so the coordinator's calls tell it which partitions are owned and which are about to be released.
 All its work is on the coordinator's thread: watches and events of the session only post an errand. It reads the present
-request and brings its partitions into the matching state, so an extra reading does no harm. While a request exists it
-reads periodically, so a failed reading does no harm either.
+request and brings its partitions into the matching state, so an extra reading does no harm. While it follows a request,
+and after a failed reading, it reads again periodically.
 
 A partition flows if neither the coordinator nor a request keeps its gate shut. The coordinator decides last: a
 partition that it stopped for a release stays shut after the reset.
@@ -47,7 +47,7 @@ from zk_layout.store import SessionEvent, SessionKind, WatchEvent, WatchKind, Zk
 logger = safe_logger(__name__)
 
 _AGAIN_MS = 2000
-"""The interval of readings while a request exists."""
+"""The interval of readings while a member follows a request, and after a failed one."""
 
 
 class FollowingDelivery(Delivery, Protocol):
@@ -113,11 +113,12 @@ class ResetFollower:
         self._overdue: tuple[str, RequestState] | None = None
         """The id of a request that has taken too long, and the state in which it did."""
         self._complaint = ""
-        """The last error that kept this member from following the present request."""
+        """The error that made the last look fail; "" if it did not fail."""
         self._answered: Answer | None = None
         self._answered_in = 0
         self._unseen = True
         """Whether a request may have come or gone since the last reading."""
+        self._is_connected = True
 
     @property
     def held(self) -> frozenset[TopicPartition]:
@@ -154,12 +155,7 @@ class ResetFollower:
         # it may have been stopped before it ever began
         self._releasing.difference_update(begun)
         if claimed and (self._unseen or self._request is not None):
-            try:
-                self.look()
-            except Exception:
-                # what has begun must not be begun anew for it
-                logger.exception("%s: failed to look for a reset, and tries again", self._name)
-                self._later(Errand(self.look), _AGAIN_MS)
+            self.look()
 
     def stop(self, partitions: Collection[TopicPartition]) -> None:
         """As the delivery; a request does not open them again."""
@@ -213,7 +209,8 @@ class ResetFollower:
     # Events, on threads of the store.
 
     def _on_session(self, event: SessionEvent) -> None:
-        if event.kind is SessionKind.CONNECTED:
+        self._is_connected = event.kind is SessionKind.CONNECTED
+        if self._is_connected:
             self._post(Errand(self.look))
 
     def _on_change(self, event: WatchEvent) -> None:
@@ -230,9 +227,11 @@ class ResetFollower:
             self.look()
 
     def look(self) -> None:
-        """Do what the present request asks for. Log errors, and look again."""
-        if self._request is not None:
-            self._later(Errand(self.look), _AGAIN_MS)
+        """Do what the present request asks for. Log errors, also unexpected ones, and look again after them."""
+        if not self._is_connected:
+            # each request would block the coordinator's thread; the member looks when it is connected again
+            return
+        request = None
         try:
             self._keep_folder()
             request = self._read()
@@ -243,15 +242,26 @@ class ResetFollower:
                 self._answer(Answer(request.request_id, AnswerState.REFUSED, frozenset(), refusal))
             else:
                 self._follow(request)
-        except LegacyConsumerError as error:
+            self._complaint = ""
+        except Exception as error:  # noqa: BLE001 - it is logged
+            # there may be no watch now; and partitions that have begun must not be begun anew
             self._unseen = True
-            if self._request is not None:
-                # loud once, not with every look
-                level = logging.DEBUG if str(error) == self._complaint else logging.WARNING
-                self._complaint = str(error)
-                logger.log(level, "%s: cannot follow the reset that %s asks for: %s", self._name, self._path, error)
-            else:
-                logger.info("%s: cannot read whether an operator requests a reset: %s", self._name, error)
+            self._complain(error, is_asked=request is not None or self._request is not None)
+        if self._unseen or self._request is not None:
+            self._later(Errand(self.look), _AGAIN_MS)
+
+    def _complain(self, error: Exception, *, is_asked: bool) -> None:
+        """Log why a look failed, loud once and not with every look."""
+        expected = error if isinstance(error, LegacyConsumerError) else None
+        if is_asked:
+            level, what = logging.WARNING, f"cannot follow the reset that {self._path} asks for"
+        else:
+            level = logging.INFO if expected is not None and expected.retriable else logging.WARNING
+            what = f"cannot read whether {self._path} asks for a reset"
+        if str(error) == self._complaint:
+            level = logging.DEBUG
+        self._complaint = str(error)
+        logger.log(level, "%s: %s: %s", self._name, what, error, exc_info=expected is None)
 
     def _refusal_of(self, request: Request) -> str | None:
         by_hand = sorted({tp.topic for tp in request.partitions} & self._topics_by_hand)
@@ -294,9 +304,7 @@ class ResetFollower:
                 "%s: an operator asks to reset offsets of %d partitions", self._name, len(request.partitions)
             )
             self._later(Errand(partial(self._hold_no_longer, request.request_id)), HOLD_MS)
-            self._later(Errand(self.look), _AGAIN_MS)
             self._followed.clear()
-            self._complaint = ""
         self._request = request
         mine = request.partitions & self._owned
         answered = mine | (request.partitions & self._waiting)

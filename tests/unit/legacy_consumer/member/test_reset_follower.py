@@ -28,8 +28,8 @@ from rebalance.errors import PartlyBegunError
 from tests.simulation.offsets_in_kafka import ask_once
 from tests.support.fake_group_offsets import FakeGroupOffsets
 from tests.support.group_members import RecordingDelivery
-from zk_layout.errors import ConnectionLostError
-from zk_layout.memory_store import MemoryStore, MemoryZooKeeper
+from zk_layout.errors import ConnectionLostError, NotPermittedError
+from zk_layout.memory_store import MemoryStore, MemoryZooKeeper, Refusal
 from zk_layout.model import ConsumerThreadId, TopicPartition
 from zk_layout.paths import OffsetPath
 from zk_layout.store import CreateOp, DeleteOp
@@ -138,6 +138,11 @@ class World:
     def call_off(self):
         self.operator.delete(REQUEST)
         self.settle()
+
+    def break_requests(self, kind, error):
+        """From now on the member's requests of this kind fail, while its connection stays."""
+        own = self.store.session_id
+        self.zookeeper.fault = lambda session_id, what: Refusal(error) if (session_id, what) == (own, kind) else None
 
     def answer(self):
         path = answer_path("g", "g_a")
@@ -428,16 +433,62 @@ def test_a_reset_whose_end_cannot_be_looked_at_is_looked_at_again(error):
     world.begin(TPS)
     world.ask()
     world.offsets.error = error
-    if isinstance(error, ConnectionLostError):
-        world.call_off()
-    else:
-        # as the coordinator, which logs it and goes on
-        with pytest.raises(OSError, match="unexpected"):
-            world.call_off()
+    world.call_off()
     assert world.delivery.flowing == set()
     world.offsets.error = None
     world.alarms[2000].run()
     assert world.delivery.flowing == set(TPS)
+
+
+@pytest.mark.parametrize("error", [ConnectionLostError("late"), NotPermittedError(REQUEST), OSError("unexpected")])
+@pytest.mark.parametrize("refusal", [None, "it keeps its offsets in kafka"])
+@pytest.mark.parametrize("failing", ["exists", "get_data", "create"])
+def test_a_member_that_fails_to_read_or_to_answer_a_request_looks_again_and_answers(failing, refusal, error, caplog):
+    """The connection stays, so no session event makes the member look; after a failed exists there is no watch."""
+    caplog.set_level(logging.INFO)
+    world = World(refusal=refusal)
+    world.begin(TPS)
+    world.break_requests(failing, error)
+    world.ask()
+    world.alarms[2000].run()
+    assert world.answer() is None
+    world.zookeeper.fault = None
+    world.alarms.pop(2000).run()
+    answer = decode_answer("", world.answer())
+    assert answer.state is (AnswerState.READY if refusal is None else AnswerState.REFUSED)
+    [said] = [one for one in caplog.records if "cannot" in one.message]
+    is_seen = failing == "create"
+    assert said.levelname == ("WARNING" if is_seen or not isinstance(error, ConnectionLostError) else "INFO")
+    assert ("cannot follow the reset that" if is_seen else "cannot read whether") in said.message
+
+
+def test_a_member_whose_request_about_resets_fails_sees_the_next_reset():
+    world = World()
+    world.begin(TPS)
+    world.break_requests("exists", ConnectionLostError("late"))
+    world.ask()
+    world.call_off()
+    world.zookeeper.fault = None
+    world.alarms.pop(2000).run()
+    assert 2000 not in world.alarms, "nothing stands, and the watch stands again"
+    world.ask(request_id="s")
+    assert world.follower.held == set(TPS)
+
+
+def test_a_member_without_a_connection_looks_for_a_reset_only_when_it_is_back():
+    """Each request waits for the connection on the coordinator's thread, which has to react to the loss meanwhile."""
+    world = World()
+    world.begin(TPS)
+    world.break_requests("exists", ConnectionLostError("late"))
+    world.ask()
+    world.zookeeper.fault = None
+    world.zookeeper.suspend(world.store)
+    world.settle()
+    world.alarms.pop(2000).run()
+    assert 2000 not in world.alarms
+    world.zookeeper.resume(world.store)
+    world.settle()
+    assert world.follower.held == set(TPS)
 
 
 @pytest.mark.parametrize(
