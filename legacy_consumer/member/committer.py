@@ -214,7 +214,7 @@ class Committer:
         reasons.update(dict.fromkeys(more.unowned, _OWNED))
         reasons.update(dict.fromkeys(by_hand, _BY_HAND))
         reasons.update(
-            (tp, f"another client committed {now.offset}, and that stands")
+            (tp, f"another client {_done_to(now)}, and that stands")
             for tp, now in result.foreign.items()
             if tp not in result.committed and tp not in reasons
         )
@@ -331,9 +331,6 @@ class Committer:
         for tp, theirs in sorted(result.foreign.items()):
             if tp in greater:
                 continue  # the caller gets an error
-            what = f"{theirs.offset} of {tp}"
-            if theirs.problem is not None:
-                what = f"no offset of {tp} ({theirs.problem})"
             if theirs.problem is None and adopts:
                 adopted[tp], rule = theirs, "commit.conflict=adopt"
             elif theirs.problem is None and tp in resetting:
@@ -341,9 +338,10 @@ class Committer:
             else:
                 kept[tp], rule = Commit(commits[tp].offset, theirs), "commit.conflict=keep"
             logger.warning(
-                "%s: another client committed %s, ours is %d: %s",
+                "%s: another client %s of %s, ours is %d: %s",
                 self._settings.consumer_id,
-                what,
+                _done_to(theirs),
+                tp,
                 commits[tp].offset,
                 rule,
             )
@@ -371,3 +369,11 @@ def _reasons_against(
         elif seen.offset is not None and offsets[tp] < seen.offset:
             reasons[tp] = _BACKWARDS.format(seen.offset)
     return reasons
+
+
+def _done_to(theirs: Committed) -> str:
+    """Return what another client did to an offset, in words for a log line."""
+    if theirs.problem is not None:
+        return f"committed an unreadable offset ({theirs.problem})"
+    offset = theirs.outlived if theirs.offset is None else theirs.offset
+    return "deleted the offset" if offset is None else f"committed {offset}"

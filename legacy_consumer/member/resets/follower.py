@@ -360,7 +360,10 @@ class ResetFollower:
         going = [tp for tp in partitions if tp in self._owned]
         changed = self._delivery.follow(partial(self._find_changed, going, is_applied=is_applied))
         if changed:
-            some = ", ".join(f"{tp}: {committed.offset}" for tp, committed in sorted(changed.items())[:5])
+            some = ", ".join(
+                f"{tp}: {'auto.offset.reset' if committed.offset is None else committed.offset}"
+                for tp, committed in sorted(changed.items())[:5]
+            )
             logger.warning("%s: continues from %s", self._name, some + (", ..." if len(changed) > 5 else ""))
         self._delivery.go_on([tp for tp in going if tp in self._held and tp not in self._releasing])
         self._held.clear()

@@ -403,6 +403,38 @@ def test_a_commit_between_a_topics_new_creation_and_the_news_of_it_skips_no_mess
     assert cluster.committed(TPS[0]) == 9
 
 
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ("deleted", "another client deleted the offset of t/0, ours is 6"),
+        ("unreadable", "another client committed an unreadable offset ("),
+        ("written before its topic was created again", "another client committed 2 of t/0, ours is 6"),
+    ],
+)
+def test_a_commit_that_meets_no_valid_offset_of_another_client_says_what_that_client_did(cluster, caplog, change, said):
+    connector = cluster.connector(auto_commit_enable=False)
+    stream = stream_of(connector)
+    cluster.produce(9, TPS[0])
+    take(stream, 3)
+    connector.commit_offsets()
+    take(stream, 3)
+    may_go_on, is_held = threading.Event(), threading.Event()
+    # the coordinator learns of a new topic later
+    connector._membership._post(Errand(lambda: is_held.set() or may_go_on.wait(20)))
+    assert is_held.wait(20)
+    if change == "deleted":
+        cluster.admin.delete(cluster.path(TPS[0]))
+    elif change == "unreadable":
+        cluster.write(TPS[0], b"x")
+    else:
+        cluster.write(TPS[0], b"2")
+        cluster.admin.delete("/brokers/topics/t")
+        cluster.create_topic("t", 4)
+    connector.commit_offsets()
+    may_go_on.set()
+    assert said in caplog.text
+
+
 class Replaced:
     """A member commits 6 just after its topic was created again; may_learn: when its coordinator may learn of that."""
 

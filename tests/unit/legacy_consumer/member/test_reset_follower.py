@@ -386,7 +386,7 @@ def test_what_a_request_held_flows_when_another_request_takes_its_place(is_refus
 
 
 @pytest.mark.parametrize("ending", ["called off", "applied"])
-def test_an_offset_that_is_gone_is_gone_on_from_only_if_the_operator_has_written(ending):
+def test_an_offset_that_is_gone_is_gone_on_from_only_if_the_operator_has_written(ending, caplog):
     """With auto.offset.reset=largest a member skipped all messages up to the end of the log."""
     world = World()
     world.begin(TPS[:1])
@@ -397,6 +397,7 @@ def test_an_offset_that_is_gone_is_gone_on_from_only_if_the_operator_has_written
     else:
         world.call_off()
     assert world.delivery.adopted == ({TPS[0]: None} if ending == "applied" else {})
+    assert ("continues from t/0: auto.offset.reset" in caplog.text) == (ending == "applied")
     assert world.delivery.flowing == set(TPS[:1])
 
 
