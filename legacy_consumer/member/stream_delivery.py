@@ -97,6 +97,8 @@ class StreamDelivery:
         """The calls of an earlier membership: if the listener is the same, its hooks go on behind them."""
         self._close_by = float("inf")
         self._buried: set[str] = set()
+        """Topics that were deleted while this member read them. Without a committed offset it begins a new topic of the
+        name at EARLIEST with every claim, for good: it may have released the partition before its first commit."""
         self._running: dict[TopicPartition, GatedStream] = {}
         self.resetting: frozenset[TopicPartition] = frozenset()
         """See resets.follower.FollowingDelivery."""
