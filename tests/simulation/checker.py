@@ -771,9 +771,9 @@ class Checker:
                 and (self.lives[zombie.actor, tp] is zombie)
             ):
                 zombie.foreign.add(offset)
+        self.offsets[tp] = (offset, name)
         for who, actor in self.actors.items():
             self._note_adoptable(who, actor.resetting & {tp})
-        self.offsets[tp] = (offset, name)
         self.unreadable.discard(tp)
         self.deleted.discard(tp)
         if is_owners and tp in self.forbidden:
