@@ -8,7 +8,6 @@ of them has given its partition up by then.
 from __future__ import annotations
 
 import contextlib
-import logging
 import secrets
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -45,11 +44,12 @@ from zk_layout.errors import (
     SessionExpiredError,
     ZooKeeperError,
 )
+from zk_layout.loggers import safe_logger
 from zk_layout.model import TopicPartition
 from zk_layout.paths import GroupPath, OwnerPath
 from zk_layout.store import DeleteOp, SetOp, ZkStore
 
-logger = logging.getLogger(__name__)
+logger = safe_logger(__name__)
 
 Retarget: TypeAlias = Callable[[Mapping[TopicPartition, int | None]], Mapping[TopicPartition, int | None]]
 """{partition: committed offset} -> {partition: the offset to write}."""
