@@ -91,9 +91,9 @@ class GroupProgress:
         self._begun.update(result.committed)
         result.raise_errors()
         for tp, theirs in result.foreign.items():
+            what = "deleted the offset of" if theirs.offset is None else f"committed {theirs.offset} in"
             logger.warning(
-                "group %s: somebody committed %s in %s, the stream commits %d over it",
-                self._group, theirs.offset, tp, todo[tp],
-            )  # fmt: skip
+                "group %s: another client %s %s, the stream commits %d over it", self._group, what, tp, todo[tp]
+            )
         self._seen.update(result.foreign)
         return {tp: todo[tp] for tp in result.foreign}
