@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from zk_layout.codecs import encode_registration
-from zk_layout.errors import NodeExistsError, NoNodeError
+from zk_layout.errors import MultiFailedError, NodeExistsError, NoNodeError
 from zk_layout.loggers import safe_logger
 from zk_layout.model import ConsumerRegistration, SubscriptionPattern
 from zk_layout.paths import ConsumerIdPath
@@ -61,7 +61,7 @@ class Registrar:
         """Register anew in one request if another client overwrote the registration, which any client may do.
 
         Members that read the registration before assign by the old data, later readers by the new data, and neither
-        would give way. The new znode makes all of them read it again.
+        would give way. The new znode makes all of them read it again. Raises: ZooKeeper's errors.
         """
         try:
             znode = self._store.get_data(self.path)
@@ -69,14 +69,17 @@ class Registrar:
             return  # the list of members shows that it is gone
         if znode.data == self.data or znode.stat.ephemeral_owner != session_id:
             return
-        logger.warning("%s: another client overwrote my registration, I register again", self.consumer_id)
-        self._store.multi(
-            [
-                DeleteOp(self.path, znode.stat.version),
-                CreateOp(self.path, self.data, ephemeral=True, acl=Acl.OPEN),
-            ],
-            session_id=session_id,
-        )
+        try:
+            self._store.multi(
+                [
+                    DeleteOp(self.path, znode.stat.version),
+                    CreateOp(self.path, self.data, ephemeral=True, acl=Acl.OPEN),
+                ],
+                session_id=session_id,
+            )
+        except MultiFailedError as error:
+            raise error.cause from error
+        logger.warning("%s: another client overwrote my registration, I have registered again", self.consumer_id)
 
     def _create(self) -> bool:
         try:

@@ -87,6 +87,6 @@ class Upkeep:
             self._registrar.mend(state.session_id)
         except NotPermittedError as error:
             # the member learns with the next change of the group whether the others still see it
-            logger.info("%s: cannot see whether its registration is as it was: %s", self._name, error)
+            logger.info("%s: cannot read its registration, or write it again: %s", self._name, error)
         # in every phase: a member that cannot begin one partition delivers the others, for days perhaps
         return self._reconciler.audit()

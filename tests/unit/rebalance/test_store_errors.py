@@ -744,3 +744,22 @@ def test_a_member_whose_own_registration_an_acl_hides_still_audits_its_owner_zno
     group.admin.create(taken, b"g_x-0", ephemeral=True)
     group.pass_time(60.0)
     assert TopicPartition("t", 1) not in member.delivery.flowing
+
+
+def test_a_member_that_may_not_mend_its_registration_still_audits_its_owner_znodes(caplog):
+    group = Group({"t": 2})
+    member = group.join("a", {"t": 1})
+    settle(group)
+    group.server.fault = lambda session_id, kind: (
+        ERRORS["no ACL"] if session_id == member.store.session_id and kind in ("multi", "watch_many") else None
+    )
+    taken = f"/consumers/{GROUP}/owners/t/1"
+    group.admin.set_data(f"{IDS}/g_a", b"overwritten")
+    group.admin.delete(taken)
+    group.admin.create(taken, b"g_x-0", ephemeral=True)
+    group.pass_time(60.0)
+    assert TopicPartition("t", 1) not in member.delivery.flowing
+    assert "overwrote my registration" not in caplog.text
+    group.server.fault = None
+    group.pass_time(11.0)
+    assert caplog.text.count("another client overwrote my registration, I have registered again") == 1
