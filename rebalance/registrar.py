@@ -35,8 +35,17 @@ class Registrar:
         creates the znode with its data, so no member ever reads an empty registration.
         Source: Scala consumer 0.9 to 1.1.1, registerConsumerInZK with ZKCheckedEphemeral: open ACL always.
         """
-        for _ in range(3):
-            if self._create():
+        for attempt in range(3):
+            try:
+                self._store.create(self.path, self.data, ephemeral=True, make_parents=True, acl=Acl.OPEN)
+            except NodeExistsError:
+                pass
+            except NoNodeError:
+                # an operator deleted the group after its directories were made, or the chroot is gone
+                if attempt == 2:
+                    raise
+                continue
+            else:
                 self._told_of = None
                 return True
             stat = self._store.exists(self.path, watcher)
@@ -80,10 +89,3 @@ class Registrar:
         except MultiFailedError as error:
             raise error.cause from error
         logger.warning("%s: another client overwrote my registration, I have registered again", self.consumer_id)
-
-    def _create(self) -> bool:
-        try:
-            self._store.create(self.path, self.data, ephemeral=True, make_parents=True, acl=Acl.OPEN)
-        except NodeExistsError:
-            return False
-        return True

@@ -10,7 +10,8 @@ from rebalance.machine import Phase
 from rebalance.reader import GroupReader
 from tests.support.group_members import GROUP, Group
 from zk_layout.codecs import encode_registration
-from zk_layout.memory_store import MemoryStore
+from zk_layout.errors import NoNodeError
+from zk_layout.memory_store import MemoryStore, Refusal
 from zk_layout.model import ConsumerRegistration, SubscriptionPattern, TopicPartition
 
 IDS = f"/consumers/{GROUP}/ids"
@@ -127,6 +128,31 @@ def test_a_member_that_registered_in_a_session_of_which_it_has_not_heard_does_no
     assert a.coordinator.is_closed
     assert group.admin.exists(f"{IDS}/{a.consumer_id}") is not None, "its session lives, and has it"
     assert not a.coordinator.has_left_nothing, "so the session is to be ended with it"
+
+
+@pytest.mark.parametrize("nth", [4, 5], ids=["before ids is made", "before the id znode is made"])
+def test_a_member_joins_though_an_operator_deletes_the_group_meanwhile(group, nth):
+    a = group.join("a", {"t": 1})
+
+    def delete_group():
+        for path in (IDS, f"/consumers/{GROUP}"):
+            if group.admin.exists(path):
+                group.admin.delete(path)
+
+    # creates of the id znode (refused), of its three parents, and of the id znode again
+    interruption = Interruption(group.server, a.store, "create", delete_group, nth=nth)
+    take_turns(a)
+    assert interruption.done
+    assert (a.phase, a.owned) == (Phase.STABLE, partitions("t", 0, 1, 2, 3))
+    assert a.coordinator.counters.failures == 0
+
+
+def test_a_member_whose_chroot_is_deleted_names_the_missing_path_and_no_other_session(group):
+    a = group.join("a", {"t": 1})
+    refuse = Refusal(NoNodeError("/consumers"))
+    group.server.fault = lambda session, kind: refuse if (session, kind) == (a.store.session_id, "create") else None
+    group.pass_time(1)
+    assert str(a.coordinator.status.error) == "/consumers does not exist"
 
 
 def test_a_member_that_vanishes_between_list_and_read_is_no_member(group):
