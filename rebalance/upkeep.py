@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from rebalance.delivery import Delivery
 from rebalance.errors import UnexpectedError
 from rebalance.events import Event
-from rebalance.machine import MemberState
+from rebalance.machine import MemberState, Phase
 from rebalance.mailbox import Chore, Mailbox
 from rebalance.reconciler import Reconciler
 from rebalance.registrar import Registrar
@@ -89,4 +89,8 @@ class Upkeep:
             # the member learns with the next change of the group whether the others still see it
             logger.info("%s: cannot read its registration, or write it again: %s", self._name, error)
         # in every phase: a member that cannot begin one partition delivers the others, for days perhaps
-        return self._reconciler.audit()
+        following = self._reconciler.audit()
+        if following is None and state.phase is Phase.STABLE:
+            # costs nothing unless the request that watches the owner znodes has failed
+            self._reconciler.guard()
+        return following

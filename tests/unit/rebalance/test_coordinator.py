@@ -5,6 +5,8 @@ import pytest
 from rebalance.events import SESSION_EVENTS, Doubted, Drained
 from rebalance.machine import Phase
 from tests.support.group_members import GROUP, Group
+from zk_layout.errors import ConnectionLostError
+from zk_layout.memory_store import Refusal
 from zk_layout.model import SubscriptionPattern, TopicPartition
 from zk_layout.store import WatchEvent
 
@@ -388,6 +390,19 @@ def test_watching_the_owner_znodes_of_a_claim_costs_one_request_however_many_the
     before = group.server.requests.copy()
     group.pass_time(5)
     assert group.server.requests - before == {"watch_many": 1}
+
+
+def test_a_member_that_could_not_watch_its_owner_znodes_watches_them_with_its_next_audit(group):
+    a = group.join("a", {"t": 1})
+    no_answer = Refusal(ConnectionLostError("no answer in time"))
+    group.server.fault = lambda _session, kind: no_answer if kind == "watch_many" else None
+    group.pass_time(2)
+    group.server.fault = None
+    group.pass_time(10)
+    assert a.coordinator.status.rebalances == 1
+    group.admin.delete("/consumers/g/owners/t/5")
+    group.settle()
+    assert group.owners("t")[5] == "g_a-0"
 
 
 @pytest.mark.parametrize("is_anothers", [False, True])
