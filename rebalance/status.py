@@ -120,6 +120,9 @@ class Report:
             logger.warning("%s: owns nothing until it has a new session", self._name)
 
     def _note_attempt(self, before: MemberState, event: Event, after: MemberState) -> None:
+        if after.session_id != before.session_id:
+            # the rebalance ended with its session
+            self._began = None
         if after.phase is Phase.REBALANCING and self._began is None:
             self._began = self._clock.monotonic()
         match event:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from rebalance.events import Expired
 from rebalance.machine import Phase
 from tests.support.group_members import Group
 
@@ -52,6 +53,22 @@ def test_the_end_of_a_session_is_counted(group):
     events = member.coordinator.counters.session_events
     assert events["expired"] >= 1
     assert member.phase is Phase.STABLE
+
+
+def test_the_duration_of_a_rebalance_leaves_out_the_time_without_a_session(group):
+    group.admin.create("/consumers/g/owners/t/0", b"g_other-0", make_parents=True)
+    member = group.join("a", {"t": 1})
+    group.settle()
+    assert member.phase is Phase.WAITING
+    member.coordinator.post(Expired())
+    group.settle()
+    assert member.phase is Phase.EXPIRED
+    group.clock.now += 3600.0
+    group.admin.delete("/consumers/g/owners/t/0")
+    group.server.expire(member.store.session_id)
+    group.settle()
+    assert member.phase is Phase.STABLE
+    assert member.coordinator.counters.duration_sum_s < 1.0
 
 
 def test_a_coordinator_without_its_thread_does_not_run(group):
