@@ -29,6 +29,7 @@ from rebalance.ownership import Ownership
 from rebalance.reader import GroupReader
 from rebalance.reconciler import Reconciler
 from rebalance.registrar import Registrar
+from rebalance.status import level_of
 from zk_layout.errors import LegacyConsumerError, SessionExpiredError
 from zk_layout.loggers import safe_logger
 from zk_layout.shown import in_one_line
@@ -114,13 +115,13 @@ class ActionRunner:
                 raise SessionExpiredError(f"session 0x{state.session_id:x} is over")
             return what()
         except LegacyConsumerError as error:
-            level = _level_of(error, state, logging.WARNING)
+            level = level_of(error, state.obstacle, logging.WARNING)
             logger.log(level, "%s: %s failed: %s", self._name, phase.value, error)
             return Failed(error)
         except Exception as error:
             # a defect must not stop the coordinator of a member that stays registered
             failure = RebalanceError(in_one_line(error))
-            level = _level_of(failure, state, logging.ERROR)
+            level = level_of(failure, state.obstacle, logging.ERROR)
             logger.log(level, "%s: %s failed", self._name, phase.value, exc_info=True)
             return Failed(failure)
 
@@ -161,8 +162,3 @@ class ActionRunner:
         self._rest()
         self.has_left_nothing = self._reconciler.leave()
         return Left()
-
-
-def _level_of(error: LegacyConsumerError, state: MemberState, first: int) -> int:
-    """Return DEBUG if the same error was logged before, so that it does not appear with every try."""
-    return logging.DEBUG if str(error) == str(state.obstacle) else first

@@ -53,6 +53,11 @@ class Status:
     led: Standing | None = None
 
 
+def level_of(error: LegacyConsumerError, last: LegacyConsumerError | None, first: int) -> int:
+    """Return DEBUG if the last error reads the same, so that it does not appear with every try; first if it does not."""
+    return logging.DEBUG if str(error) == str(last) else first
+
+
 class Report:
     """The report of one member. The coordinator's thread writes it, any thread reads it."""
 

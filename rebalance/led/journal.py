@@ -76,7 +76,6 @@ class Journal:
         self._round_version = 0 if asked is None else asked.stat.version + 1
         ops: list[Op] = []
         if leader is not None and is_permanent(leader):
-            logger.warning("%s: %s is not ephemeral, so no leader wrote it: I delete it", self._name, paths[2])
             if not delete_below(self._store, paths[2]):
                 raise DeposedError(f"there is more below {paths[2]}, which I delete first")
             ops.append(DeleteOp(paths[2], leader.stat.version))
@@ -91,6 +90,8 @@ class Journal:
             ops.append(_put(paths[1], encode_generation(self.generation), given))
             self._generation_version = 0 if given is None else given.stat.version + 1
             self._round_zxid = self._generation_zxid = self._write(ops)
+        if is_permanent(leader):
+            logger.warning("%s: %s was not ephemeral, so no leader wrote it: I have deleted it", self._name, paths[2])
 
     def restore(self, asked: Znode | None, given: Znode | None) -> bool:
         """Write both znodes again if another client has changed or deleted one while this member leads.

@@ -49,6 +49,7 @@ from rebalance.led.watched import WatchedZnodes
 from rebalance.machine import Phase
 from rebalance.mailbox import Errand
 from rebalance.snapshot import Assignment, GroupSnapshot, remember_last
+from rebalance.status import level_of
 from zk_layout.errors import (
     BadVersionError,
     LegacyConsumerError,
@@ -252,7 +253,7 @@ class LedMember:
             self._look_anew(_SOON_MS)
         except LegacyConsumerError as error:
             refused = isinstance(error, (RebalanceError, NotPermittedError))
-            level = logging.WARNING if refused else logging.INFO
+            level = level_of(error, self._obstacle, logging.WARNING if refused else logging.INFO)
             logger.log(level, "%s: does not get on in led group %s: %s", self._consumer_id, self._group, error)
             self._obstacle = error if refused else None
             led = self._election.leads

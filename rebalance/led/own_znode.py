@@ -82,11 +82,11 @@ class OwnZnode:
 
     def _delete_permanent(self, stat: Stat) -> bool:
         """Delete a znode of no session, which another client has created; return whether it is gone."""
-        logger.warning("%s is not ephemeral, so no member wrote it: I delete it", self._path)
         if not delete_below(self._store, self._path):
             return False
         self._store.delete(self._path, stat.version)
         self._stat = None
+        logger.warning("%s was not ephemeral, so no member wrote it: I have deleted it", self._path)
         return True
 
     def delete(self, session_id: int) -> None:

@@ -1,10 +1,11 @@
-"""A member of a led group that nobody hears, step by step, without threads."""
+"""A member of a led group that nobody hears, or that an ACL refuses, step by step, without threads."""
 
 import pytest
 
 from rebalance.led.records import generation_path, leader_path, member_path
 from tests.support.group_members import GROUP, Group
 from zk_layout.errors import NotPermittedError
+from zk_layout.memory_store import Refusal
 
 
 @pytest.mark.parametrize("strategy", ["range", "sticky", "cooperative-sticky"])
@@ -50,3 +51,41 @@ def test_a_member_that_is_refused_and_whose_next_request_fails_in_an_unknown_way
     assert failed == ["refused", "unforeseen"]
     group.pass_time(10)
     assert [len(member.owned) for member in group.members] == [3, 3]
+
+
+def test_a_led_member_from_which_an_acl_hides_the_generation_warns_once(monkeypatch, caplog):
+    group = Group({"t": 4})
+    for name in ("a", "b"):
+        group.join(name, {"t": 1}, led="range")
+    group.pass_time(5)
+    path, store = generation_path(GROUP), group.members[1].store
+    read_many = store.get_data_many
+
+    def refuse(paths, *watchers):
+        if path in paths:
+            raise NotPermittedError(path)
+        return read_many(paths, *watchers)
+
+    monkeypatch.setattr(store, "get_data_many", refuse)
+    group.admin.set_data(path, group.admin.get_data(path).data)
+    group.pass_time(60)
+    assert [text for text in caplog.messages if "does not get on" in text] == [
+        f"g_b: does not get on in led group g: {NotPermittedError(path)}"
+    ]
+
+
+@pytest.mark.parametrize("path", [leader_path(GROUP), member_path(GROUP, "g_a")])
+def test_a_led_member_says_that_it_deleted_a_permanent_znode_once_it_has(path, caplog):
+    group = Group({"t": 4})
+    member = group.join("a", {"t": 1}, led="range")
+    refuse = Refusal(NotPermittedError(path))
+    group.server.fault = lambda session, kind: (
+        refuse if session == member.store.session_id and kind in ("delete", "multi") else None
+    )
+    group.admin.create(path, b"x", make_parents=True)
+    group.pass_time(30)
+    assert "not ephemeral" not in caplog.text
+    group.server.fault = None
+    group.pass_time(10)
+    assert caplog.text.count("I have deleted it") == 1
+    assert len(member.owned) == 4
