@@ -78,8 +78,8 @@ class Upkeep:
             if str(self._report.unexpected.get(chore.value)) != str(unexpected):
                 logger.exception("%s: %s failed, goes on with the next one", self._name, chore.value)
             self._report.unexpected[chore.value] = unexpected
-            return None
-        self._report.unexpected.pop(chore.value, None)
+        else:
+            self._report.unexpected.pop(chore.value, None)
         return following
 
     def _audit(self, state: MemberState) -> Event | None:

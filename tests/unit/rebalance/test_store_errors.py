@@ -446,6 +446,19 @@ def test_an_unforeseen_error_does_not_end_all_commits():
     assert member.delivery.commits == 1
 
 
+def test_an_unforeseen_error_is_shown_until_the_task_succeeds_and_not_until_it_fails_otherwise():
+    group = Group({"t": 1})
+    member = group.join("a", {"t": 1})
+    group.settle()
+    for fault in (ERRORS["unexpected"], ERRORS["no answer"]):
+        group.server.fault = lambda _session, _kind, fault=fault: fault
+        group.pass_time(10)
+        assert "audit: OSError: injected" in str(member.coordinator.status.error)
+    group.server.fault = None
+    group.pass_time(11)
+    assert member.coordinator.status.error is None
+
+
 def test_a_member_whose_id_is_taken_is_degraded_after_its_tries_and_joins_when_the_id_is_free():
     group = Group({"t": 2})
     first = group.join("x", {"t": 1})
