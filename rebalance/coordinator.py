@@ -102,7 +102,7 @@ class Coordinator:
             self.post,
             led.reads if led is not None else lambda: 0,
         )
-        self._report = Report(registrar, policy, self._clock)
+        self._report = Report(registrar, self._clock)
         self._upkeep = Upkeep(periods, self._mailbox, delivery, registrar, reconciler, self._report)
         self._runner = ActionRunner(
             store,

@@ -13,7 +13,7 @@ LegacyConsumerError (zk_layout.errors)
     UnexpectedError                 retriable; a defect, after which the member continues
     PartlyBegunError                retriable; some claimed partitions cannot be begun yet, the others flow
     PartitionOwnedError             retriable; another member holds an owner znode that the plan claims
-    RegistrationConflictError       an id znode of the same name is held by a session that does not go away
+    RegistrationConflictError       an id znode of the same name does not go away: another session holds it, or none
     ConsumerRebalanceFailedError    retriable; rebalance.max.retries tries failed, the member keeps trying
 """
 
@@ -154,14 +154,17 @@ class PartitionOwnedError(RebalanceError):
 
 
 class RegistrationConflictError(RebalanceError):
-    """The id znode exists under another session and did not go away."""
+    """The id znode exists under another session, or is_permanent: under none, and did not go away."""
 
-    def __init__(self, path: str, waited_ms: int) -> None:
-        super().__init__(path, waited_ms)
+    def __init__(self, path: str, waited_ms: int, is_permanent: bool = False) -> None:
+        super().__init__(path, waited_ms, is_permanent)
         self.path = path
         self.waited_ms = waited_ms
+        self.is_permanent = is_permanent
 
     def _text(self) -> str:
+        if self.is_permanent:
+            return f"{self.path} is not ephemeral and is still there after {self.waited_ms} ms: delete it"
         return (
             f"{self.path} is still held by another session after {self.waited_ms} ms: "
             "is a second consumer running with the same consumer.id?"

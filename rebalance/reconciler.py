@@ -195,8 +195,8 @@ class Reconciler:
     def guard(self) -> None:
         """Watch the owner znodes that are not watched yet.
 
-        Called once the group is quiet, and with each audit, in case that request failed. Only a JVM member or an operator
-        deletes an owner znode of mine.
+        Called once the group is quiet, and with each audit, because that request may have failed. Only a JVM member or
+        an operator deletes an owner znode of mine.
         """
         try:
             self._ownership.watch_owned(lambda: self._post(Doubted()))

@@ -25,8 +25,8 @@ class Registrar:
         is_static = registration.pattern is SubscriptionPattern.STATIC
         self.named = frozenset(topic for topic, _ in registration.subscription if is_static)
         """The topics that the member subscribes to by name."""
-        self._told_of: int | None = None
-        """The session in the way that was logged last; 0 for a znode without a session, None if none was logged."""
+        self.in_the_way: int | None = None
+        """The session that held the id when this was logged last; 0: a znode without a session; None: not logged."""
 
     def register(self, session_id: int, watcher: Watcher) -> bool:
         """Create the id znode; True if it exists under session_id, False if another session holds it.
@@ -46,7 +46,7 @@ class Registrar:
                     raise
                 continue
             else:
-                self._told_of = None
+                self.in_the_way = None
                 return True
             stat = self._store.exists(self.path, watcher)
             if stat is None:
@@ -55,8 +55,8 @@ class Registrar:
                 # a create whose reply was lost
                 return True
             # log once, not with every try
-            if self._told_of != stat.ephemeral_owner:
-                self._told_of = stat.ephemeral_owner
+            if self.in_the_way != stat.ephemeral_owner:
+                self.in_the_way = stat.ephemeral_owner
                 if stat.ephemeral_owner:
                     logger.warning("%s is held by session 0x%x, waiting for its end", self.path, stat.ephemeral_owner)
                 else:

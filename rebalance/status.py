@@ -23,7 +23,7 @@ from rebalance.events import (
     Suspended,
 )
 from rebalance.led.standing import Standing
-from rebalance.machine import MemberState, Phase, Policy
+from rebalance.machine import MemberState, Phase
 from rebalance.registrar import Registrar
 from zk_layout.errors import LegacyConsumerError
 from zk_layout.loggers import safe_logger
@@ -54,17 +54,16 @@ class Status:
 
 
 def level_of(error: LegacyConsumerError, last: LegacyConsumerError | None, first: int) -> int:
-    """Return DEBUG if the last error reads the same, so that it does not appear with every try; first if it does not."""
+    """Return DEBUG if the last error reads the same, so that it does not appear with every try; otherwise first."""
     return logging.DEBUG if str(error) == str(last) else first
 
 
 class Report:
     """The report of one member. The coordinator's thread writes it, any thread reads it."""
 
-    def __init__(self, registrar: Registrar, policy: Policy, clock: Clock) -> None:
+    def __init__(self, registrar: Registrar, clock: Clock) -> None:
         self._name = registrar.consumer_id
         self._registrar = registrar
-        self._policy = policy
         self._clock = clock
         self.status = Status(Phase.CREATED)
         self.counters = MemberCounters()
@@ -72,6 +71,7 @@ class Report:
         """{periodic task: its unforeseen error}, until the same task succeeds again."""
         self._settled_at_ms = self._rebalances = 0
         self._began: float | None = None
+        self._phase_since = 0.0
         self._degraded: LegacyConsumerError | None = None
         self._changed = Signal()
 
@@ -95,6 +95,7 @@ class Report:
     def note(self, before: MemberState, event: Event, after: MemberState) -> None:
         """Log and count an event, and the step from one state to the next."""
         if after.phase is not before.phase:
+            self._phase_since = self._clock.monotonic()
             logger.debug("%s: %s: %s -> %s", self._name, event, before.phase.value, after.phase.value)
         self._note_session(before, event, after)
         self._note_attempt(before, event, after)
@@ -167,8 +168,9 @@ class Report:
         self._rebalances += 1
 
     def _note_degraded(self, state: MemberState, *, is_news: bool) -> None:
-        waited_ms = state.tries * self._policy.backoff_ms
-        last = state.obstacle or RegistrationConflictError(self._registrar.path, waited_ms)
+        waited_ms = round((self._clock.monotonic() - self._phase_since) * 1000)
+        is_permanent = self._registrar.in_the_way == 0
+        last = state.obstacle or RegistrationConflictError(self._registrar.path, waited_ms, is_permanent=is_permanent)
         self._degraded = ConsumerRebalanceFailedError(self._name, state.tries, str(last))
         if is_news:
             self.counters.rebalances["degraded"] += 1

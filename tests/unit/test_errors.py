@@ -81,6 +81,7 @@ SAMPLES = [
     rebalancing.UnsupportedRegexError("a[b", "it does not compile"),
     rebalancing.PartitionOwnedError({TopicPartition("t", n): f"c-{n}" for n in range(5)}),
     rebalancing.RegistrationConflictError("/consumers/g/ids/c", 6000),
+    rebalancing.RegistrationConflictError("/consumers/g/ids/c", 6000, is_permanent=True),
     rebalancing.PartlyBegunError({TP: "no number"}),
     rebalancing.UnexpectedError("commit: KeyError: 7"),
     rebalancing.ConsumerRebalanceFailedError("c", 4, "owned by others: t/3 by d-0"),

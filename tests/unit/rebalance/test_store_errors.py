@@ -479,6 +479,18 @@ def test_a_member_whose_id_is_taken_is_degraded_after_its_tries_and_joins_when_t
     assert len(second.owned) == 2
 
 
+@pytest.mark.parametrize("backoff_ms", [0, 2000])
+@pytest.mark.parametrize("ephemeral", [False, True])
+def test_a_member_whose_id_is_taken_says_how_long_it_has_waited_and_what_stands_there(ephemeral, backoff_ms):
+    group = Group({"t": 2})
+    group.admin.create(f"{IDS}/g_a", b"x", ephemeral=ephemeral, make_parents=True)
+    member = group.join("a", {"t": 1}, backoff_ms=backoff_ms)
+    group.pass_time(60)
+    said = str(member.coordinator.status.error)
+    assert "after 60000 ms" in said
+    assert ("held by another session" in said, "is not ephemeral" in said) == (ephemeral, not ephemeral)
+
+
 @pytest.mark.parametrize("has_waited", [False, True])
 def test_a_member_that_leaves_takes_no_registration_of_another_along(has_waited):
     group = Group({"t": 2})
