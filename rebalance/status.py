@@ -137,7 +137,7 @@ class Report:
                 logger.warning("%s: another client deleted my id znode, I have registered again", self._name)
             case Deregistered():
                 # most likely my session has expired, and the next event says so
-                logger.info("%s: the list of members does not show me", self._name)
+                logger.info("%s: my id znode is gone, or is another session's", self._name)
             case Blocked():
                 self.counters.conflicts += 1
                 logger.debug("%s: %s", self._name, event.error)

@@ -13,6 +13,7 @@ from zk_layout.codecs import encode_registration
 from zk_layout.errors import NoNodeError
 from zk_layout.memory_store import MemoryStore, Refusal
 from zk_layout.model import ConsumerRegistration, SubscriptionPattern, TopicPartition
+from zk_layout.store import CreateOp, DeleteOp
 
 IDS = f"/consumers/{GROUP}/ids"
 UUID = "0b0b0b0b-0b0b-4b0b-8b0b-0b0b0b0b0b0b"
@@ -409,6 +410,19 @@ def test_a_member_whose_id_is_deleted_and_taken_by_another_releases_its_partitio
     group.pass_time(30)
     assert sorted(a.owned + b.owned) == partitions("t", 0, 1, 2, 3)
     assert {a.phase, b.phase} == {Phase.STABLE}
+
+
+@pytest.mark.parametrize("taken", [False, True])
+def test_a_member_whose_id_znode_is_gone_or_anothers_logs_what_is_true_of_both(group, taken, caplog):
+    a = group.join("a", {"t": 1})
+    group.settle()
+    id_path = f"{IDS}/g_a"
+    take = [CreateOp(id_path, static({"t": 1}), ephemeral=True)] if taken else []
+    with caplog.at_level(logging.INFO):
+        group.admin.multi([DeleteOp(id_path), *take])
+        group.settle()
+    assert "g_a: my id znode is gone, or is another session's" in caplog.messages
+    assert a.owned == ([] if taken else partitions("t", 0, 1, 2, 3))
 
 
 AUDIT_S = 10
