@@ -154,11 +154,14 @@ class ActionRunner:
         if not isinstance(left, Left):
             self._reconciler.drop()
         logger.info("%s: left group %s", self._name, self._registrar.group)
-        if not self.has_left_nothing:
+        if not self.has_left_nothing and self._store.session_id == state.session_id:
             logger.warning("%s: what it still has in ZooKeeper goes with its session", self._name)
         return Left()
 
     def _give_back(self) -> Event:
         self._rest()
-        self.has_left_nothing = self._reconciler.leave()
+        refusal = self._reconciler.leave()
+        if refusal is not None:
+            logger.warning("%s: leaving in order was refused: %s", self._name, refusal)
+        self.has_left_nothing = refusal is None
         return Left()

@@ -147,29 +147,29 @@ class Ownership:
             for tp in going:
                 del self._owned[tp]
 
-    def leave(self) -> bool:
+    def leave(self) -> NotPermittedError | None:
         """Delete every owner znode of mine, my registration and what goes along with it, in one request if it fits.
 
-        Returns: whether all are gone; the session's end removes what is left. After an error call it again.
+        Returns: None if all are gone, or the reason; the session's end removes what is left. After an error call it
+        again.
         """
         self.resolve_doubts()
         self._watched.clear()
-        is_all_gone = True
+        refusal: NotPermittedError | None = None
         *before, last = list(self._chunks(self._delete_ops(self._owned))) or [[]]
         try:
             for chunk in before:
                 self._delete_chunk(chunk)
             self._delete_chunk(last, and_registration=True)
         except NotPermittedError as error:
-            logger.debug("%s: leaving in order was refused: %s", self._consumer_id, error)
-            is_all_gone = False
+            refusal = error
         except Exception:
             # a part of them may be gone
             self._doubtful.update(self._owned)
             self._owned = {}
             raise
         self.forget()
-        return is_all_gone
+        return refusal
 
     def resolve_doubts(self) -> None:
         """Read the owner znodes of claims and releases whose outcome is not known."""

@@ -170,8 +170,8 @@ class Reconciler:
         self._end(owned)
         return Settled()
 
-    def leave(self) -> bool:
-        """Commit what was not given up, delete the owner znodes and the registration; return whether all are gone."""
+    def leave(self) -> NotPermittedError | None:
+        """Commit what was not given up, delete the owner znodes and the registration; see Ownership.leave."""
         self._bury_deleted_last()
         if self._begun:
             self._delivery.stop(self._begun)

@@ -352,7 +352,24 @@ def test_a_member_that_may_not_give_its_partitions_back_says_so(caplog):
     member.coordinator.post(CloseRequested(9000))
     settle(group)
     assert member.phase is Phase.CLOSED
+    assert "g_a: leaving in order was refused: /consumers may not be accessed" in caplog.text
     assert "g_a: what it still has in ZooKeeper goes with its session" in caplog.text
+
+
+def test_a_member_that_leaves_after_its_session_has_ended_does_not_say_that_something_goes_with_it(caplog):
+    group = Group({"t": 1})
+    member = group.join("a", {"t": 1})
+    group.settle()
+    group.server.auto_deliver = False
+    group.server.expire(member.store.session_id)
+    while member.store.session_id:
+        group.server.deliver_next(member.store)
+    group.settle()
+    assert member.phase is Phase.EXPIRED
+    member.coordinator.post(CloseRequested(9000))
+    group.settle()
+    assert member.phase is Phase.CLOSED
+    assert "goes with its session" not in caplog.text
 
 
 def test_a_member_that_leaves_waits_for_zookeeper_no_longer_than_it_may():
