@@ -91,6 +91,11 @@ class OwnZnode:
 
     def delete(self, session_id: int) -> None:
         """Delete the znode if this session wrote it. Raises: ZooKeeper's errors."""
-        stat, self._stat, self.is_doubted = self._stat, None, True
-        if stat is not None and stat.ephemeral_owner == session_id:
+        mine, self._stat, self.is_doubted = self._stat, None, True
+        if mine is None or mine.ephemeral_owner != session_id:
+            return
+        # Read just before: ZooKeeper has no operation that checks a znode's session, and each new znode has version 0.
+        # Another session that takes the path within this round trip loses its znode.
+        stat = self._store.exists(self._path)
+        if stat is not None and stat.czxid == mine.czxid:
             self._store.delete(self._path, stat.version)

@@ -3,12 +3,14 @@
 import pytest
 
 from rebalance.events import CloseRequested
-from rebalance.led.records import decode_generation, ephemeral_paths, generation_path, leader_path
+from rebalance.led.own_znode import OwnZnode
+from rebalance.led.records import decode_generation, ephemeral_paths, generation_path, leader_path, member_path
+from rebalance.led.watched import WatchedZnodes
 from rebalance.machine import Phase
 from tests.support.group_members import GROUP, Group
 from zk_layout.codecs import encode_topic
 from zk_layout.errors import ConnectionLostError
-from zk_layout.memory_store import Fault, Refusal
+from zk_layout.memory_store import Fault, MemoryStore, Refusal
 from zk_layout.model import TopicAssignment, TopicPartition
 
 TP = TopicPartition("t", 0)
@@ -156,3 +158,21 @@ def test_a_member_whose_id_a_stranger_has_taken_leaves_its_group_to_the_others(l
     group.admin.create(ID, b"{}", ephemeral=True)
     group.pass_time(20.0)
     assert (len(members["x"].owned), len(members["y"].owned)) == (0, 6)
+
+
+def test_a_led_member_that_stays_out_deletes_no_znode_that_another_session_has_taken():
+    group = Group({})
+    store = MemoryStore(group.server)
+    store.start()
+    own = OwnZnode(store, WatchedZnodes(store, lambda: None), GROUP, "g_x")
+    path = member_path(GROUP, "g_x")
+    assert own.write(b"mine", store.session_id)
+    group.admin.delete(path)
+    group.admin.create(path, b"another's", ephemeral=True)
+    own.delete(store.session_id)
+    assert group.admin.get_data(path).data == b"another's"
+    group.admin.delete(path)
+    assert not own.stands(store.session_id)
+    assert own.write(b"mine", store.session_id)
+    own.delete(store.session_id)
+    assert group.admin.exists(path) is None
