@@ -161,9 +161,7 @@ class ZooKeeperOffsetStore:
                 elif isinstance(cause, NoNodeError) and todo[tp].seen.version is None:
                     self._make_dirs(todo, result)
                 elif isinstance(cause, (BadVersionError, NodeExistsError, NoNodeError)):
-                    if guard:
-                        self._set_aside_stolen(todo, session_id, result)
-                    self._set_aside_foreign(todo, result)
+                    self._set_aside_foreign(todo, session_id, result, is_fenced=bool(guard))
                 elif cause.retriable:
                     raise cause from error
                 else:
@@ -212,17 +210,10 @@ class ZooKeeperOffsetStore:
             result.unowned.add(tp)
             del todo[tp]
 
-    def _set_aside_stolen(
-        self, todo: dict[TopicPartition, Commit], session_id: int | None, result: CommitResult
+    def _set_aside_foreign(
+        self, todo: dict[TopicPartition, Commit], session_id: int | None, result: CommitResult, *, is_fenced: bool
     ) -> None:
-        found = self._fence.find_stolen(todo, session_id)
-        for tp in found.unowned:
-            result.unowned.add(tp)
-            del todo[tp]
-        for tp, error in found.refused.items():
-            self._refuse(tp, error, todo, result)
-
-    def _set_aside_foreign(self, todo: dict[TopicPartition, Commit], result: CommitResult) -> None:
+        foreign: dict[TopicPartition, Committed] = {}
         for tp, now in self.read(list(todo)).items():
             if now.problem is not None and now.version is None:
                 self._refuse(tp, OffsetError(now.problem), todo, result)
@@ -230,8 +221,9 @@ class ZooKeeperOffsetStore:
             if now.version == todo[tp].seen.version:
                 continue
             if not self.wrote(tp, now):
-                result.foreign[tp] = now
-            elif now.offset == todo[tp].offset:
+                foreign[tp] = now
+                continue
+            if now.offset == todo[tp].offset:
                 # our own write, whose reply was lost
                 self._own.note({tp: now})
                 result.committed[tp] = now
@@ -239,6 +231,17 @@ class ZooKeeperOffsetStore:
                 # our own too, of an earlier commit: this one goes on top of it
                 todo[tp] = Commit(todo[tp].offset, now)
                 continue
+            del todo[tp]
+        # after the offsets: a client that takes a partition away commits after that
+        found = self._fence.find_stolen(foreign, session_id) if is_fenced else CommitResult()
+        for tp, now in foreign.items():
+            if tp in found.refused:
+                self._refuse(tp, found.refused[tp], todo, result)
+                continue
+            if tp in found.unowned:
+                result.unowned.add(tp)
+            else:
+                result.foreign[tp] = now
             del todo[tp]
 
     def wrote(self, tp: TopicPartition, stored: Committed) -> bool:

@@ -272,3 +272,29 @@ def test_a_commit_of_several_requests_tells_what_was_written_when_a_later_one_fa
     again = {tp: Commit(commit.offset + 100, result.committed.get(tp, NEW)) for tp, commit in many.items()}
     second = offsets.commit(again, consumer_id=None, session_id=None, unfenced=True)
     assert (len(second.committed), second.foreign, second.failure) == (40, {}, None)
+
+
+@pytest.mark.parametrize("request_number", range(1, 8))
+def test_a_member_does_not_commit_over_a_client_that_takes_its_partition_and_commits(rig, request_number):
+    """A JVM member deletes owner znodes by path alone: it may do so before each request of the commit."""
+    seen = rig.commit({P0: (7, NEW), P1: (0, NEW)}).committed
+    rig.write(P0, b"8")
+    thief = MemoryStore(rig.server)
+    thief.start()
+    requests = count(1)
+
+    def rob(session_id, kind):
+        if session_id == rig.zk.session_id and next(requests) == request_number:
+            thief.delete("/consumers/g/owners/t/0")
+            thief.create("/consumers/g/owners/t/0", b"g_jvm-0", ephemeral=True)
+            thief.set_data("/consumers/g/offsets/t/0", b"100")
+
+    rig.server.fault = rob
+    result = rig.commit({P0: (9, seen[P0]), P1: (1, seen[P1])})
+    if P0 in result.foreign:
+        # as commit.conflict=keep does
+        result = rig.commit({P0: (9, result.foreign[P0])})
+    rig.server.fault = None
+    was_robbed = next(requests) > request_number + 1
+    assert rig.stored(P0) == (b"100" if was_robbed else b"9")
+    assert rig.stored(P1) == b"1"
