@@ -29,7 +29,10 @@ class _Config(Protocol):
 class Member(Protocol):
     """A ConsumerConnector, as far as log lines are concerned."""
 
-    consumer_id: str
+    @property
+    def consumer_id(self) -> str:
+        """Its id now; after unsubscribe() a connector has another one."""
+        ...
 
     @property
     def config(self) -> _Config:
@@ -45,13 +48,11 @@ class JsonLogFormatter(logging.Formatter):
 
     def __init__(self, members: Iterable[Member] = ()) -> None:
         super().__init__()
-        self._members: tuple[tuple[str, str], ...] = ()
-        for member in members:
-            self.watch(member.config.group_id, member.consumer_id)
+        self._members = tuple(members)
 
-    def watch(self, group: str, consumer_id: str) -> None:
+    def watch(self, member: Member) -> None:
         """From now on know this member, too."""
-        self._members = (*self._members, (group, consumer_id))
+        self._members = (*self._members, member)
 
     def format(self, record: logging.LogRecord) -> str:
         """The record as one line."""
@@ -72,8 +73,9 @@ class JsonLogFormatter(logging.Formatter):
         return json.dumps(fields, default=str).replace("\x7f", "\\u007f")
 
     def _member_of(self, record: logging.LogRecord, message: str) -> tuple[str | None, str | None]:
-        for group, consumer_id in self._members:
+        names = [(member.config.group_id, member.consumer_id) for member in self._members]
+        for group, consumer_id in names:
             # lines begin with the member they are of, and its threads are named after it
             if message.startswith(f"{consumer_id}: ") or (record.threadName or "").startswith(consumer_id):
                 return group, consumer_id
-        return self._members[0] if len(self._members) == 1 else (None, None)
+        return names[0] if len(names) == 1 else (None, None)

@@ -1,13 +1,14 @@
-"""The project's loggers: no error of a user's logging handler reaches the code that logs, and a record is one line."""
+"""The project's loggers: no error of a user's logging handler reaches the code that logs, and no text forges a line."""
 
 from __future__ import annotations
 
 import logging
 import threading
+import traceback
+from collections.abc import Callable
 from contextlib import suppress
 
 from zk_layout.plain_text import printable
-from zk_layout.running_threads import LibraryThread
 from zk_layout.shown import shown
 
 _SHOWS_ERRORS = logging.NullHandler()
@@ -23,6 +24,9 @@ class _SafeLogger(logging.Logger):
     def isEnabledFor(self, level: int) -> bool:  # noqa: N802 - logging's name
         return self._public.isEnabledFor(level)
 
+    def __reduce__(self) -> tuple[Callable[[str], logging.Logger], tuple[str]]:
+        return safe_logger, (self.name,)
+
     def handle(self, record: logging.LogRecord) -> None:
         try:
             text = record.getMessage()
@@ -30,10 +34,14 @@ class _SafeLogger(logging.Logger):
             line = printable(shown(text))
             if line != text:
                 record.msg, record.args = line, None
+            if record.exc_info and record.exc_info[1] is not None:
+                # formatters use this text; indented, no line of it looks like a record
+                lines = "".join(traceback.format_exception(*record.exc_info)).splitlines()
+                record.exc_text = "\n".join("    " + printable(one) for one in lines)
             self._public.handle(record)
         except (Exception, SystemExit) as error:
-            # SystemExit on a thread of the library would end that thread, not the program
-            if isinstance(error, SystemExit) and not isinstance(threading.current_thread(), LibraryThread):
+            # on any other thread SystemExit would end that thread, not the program
+            if isinstance(error, SystemExit) and threading.current_thread() is threading.main_thread():
                 raise
             with suppress(Exception):
                 _SHOWS_ERRORS.handleError(record)
@@ -42,8 +50,9 @@ class _SafeLogger(logging.Logger):
 def safe_logger(name: str) -> logging.Logger:
     """Return a logger whose methods do not raise what a handler or a filter raises.
 
-    It escapes line ends and control characters in the message, and shortens a message of more than 1,000 characters.
+    It escapes line ends and control characters in the message, shortens a message of more than 1,000 characters, and
+    indents tracebacks.
     The traceback goes to standard error, as logging itself shows errors of its handlers (logging.raiseExceptions).
-    SystemExit ends the program if the user's thread logs. On a thread of the library it is shown like other errors.
+    SystemExit ends the program if the main thread logs. On another thread it is shown like other errors.
     """
     return _SafeLogger(name)

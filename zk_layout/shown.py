@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 MOST = 1000
-"""The most characters; no text of this project with names that Kafka's brokers accept is as long."""
+"""The most characters of a line; it is hardly longer while topics and members have names that a person gives."""
 
 
 def shown(text: str, most: int = MOST) -> str:

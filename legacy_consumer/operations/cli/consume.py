@@ -165,7 +165,7 @@ def consume(
         printer = Printer(lines, output.buffer)
         try:
             with ConsumerConnector(config) as connector:
-                name_member(config.group_id, connector.consumer_id)
+                name_member(connector)
                 if metrics_port is not None:
                     click.echo(f"serving {serve(connector, metrics_port, host=metrics_host).url}", err=True)
                 if delete_consumer_offsets:

@@ -149,7 +149,8 @@ def resolve(version: str, workspace: Workspace, destined: Path) -> Path:
     finally:
         ivy.kill()
     log = ivy.log_text()
-    logger.debug("resolving the jars of %s:\n%s", what, log)
+    for line in log.splitlines():
+        logger.debug("resolving the jars of %s: %s", what, line)
     if code is None:
         raise JarsUnavailableError(
             what, f"fetching took longer than {_RESOLVE_TIMEOUT_S:g} s; {_way_out(version, destined)}"

@@ -81,9 +81,17 @@ def test_log_format_is_taken_before_and_behind_the_commands_name(capsys):
         logging.getLogger().handlers[:] = []
         CliRunner().invoke(main, arguments)
         logs.set_up_logging(0)
-        logs.name_member("g", "g_a")
+        logs.name_member(member("g_a"))
         logging.getLogger("x").warning("look")
         shown = [json.loads(text) for text in capsys.readouterr().err.splitlines() if text.startswith("{")]
         assert [(one["message"], one["consumer_id"]) for one in shown if one["logger"] == "x"] == [("look", "g_a")]
     refused = CliRunner().invoke(main, ["groups", "list", "--log-format", "xml"])
     assert refused.exit_code == 2
+
+
+def test_a_line_names_the_id_that_a_member_has_now():
+    """unsubscribe() gives a connector another one."""
+    one = member("g_a")
+    formatter = JsonLogFormatter([one])
+    one.consumer_id = "g_b"
+    assert line(formatter, record("session 0x1: connected"))["consumer_id"] == "g_b"

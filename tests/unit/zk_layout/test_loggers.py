@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import logging
+import pickle
 import threading
 
 import pytest
 
 from zk_layout.loggers import safe_logger
-from zk_layout.running_threads import LibraryThread
 
 
 class Handler(logging.Handler):
@@ -57,17 +58,17 @@ def test_a_message_that_cannot_be_made_does_not_reach_the_code_that_logs(capsys)
     assert "TypeError" in capsys.readouterr().err
 
 
-def test_a_handler_that_exits_ends_the_program_from_a_users_thread_and_no_thread_of_the_library(add_handler):
+def test_a_handler_that_exits_ends_the_program_from_the_main_thread_and_no_other_thread(add_handler):
     handler = add_handler("zk_layout.x", SystemExit(3))
     with pytest.raises(SystemExit):
-        safe_logger("zk_layout.x").error("from the user's thread")
+        safe_logger("zk_layout.x").error("from the main thread")
     after = threading.Event()
 
     def log():
-        safe_logger("zk_layout.x").error("from a thread of the library")
+        safe_logger("zk_layout.x").error("from another thread")
         after.set()
 
-    thread = LibraryThread(target=log)
+    thread = threading.Thread(target=log)
     thread.start()
     thread.join()
     assert after.is_set()
@@ -119,3 +120,22 @@ def test_arguments_of_a_clean_message_stay_with_the_record(add_handler):
     handler = add_handler("zk_layout.x")
     safe_logger("zk_layout.x").warning("%d partitions", 3)
     assert (handler.records[0].msg, handler.records[0].args) == ("%d partitions", (3,))
+
+
+def test_the_text_of_an_error_forges_no_line_in_a_traceback(add_handler):
+    handler = add_handler("zk_layout.x")
+    try:
+        raise ValueError("no\n12:00:00 ERROR forged\x1b[2J")
+    except ValueError:
+        safe_logger("zk_layout.x").exception("failed")
+    first, *lines = logging.Formatter("%(asctime)s %(message)s").format(handler.records[0]).splitlines()
+    assert first.endswith(" failed")
+    assert all(line.startswith("    ") and line.isprintable() for line in lines)
+    assert lines[-1].strip() == r"12:00:00 ERROR forged\x1b[2J"
+
+
+def test_a_logger_can_be_copied_and_pickled():
+    """Spark may send a module by value."""
+    logger = safe_logger("zk_layout.x")
+    for other in (copy.deepcopy(logger), pickle.loads(pickle.dumps(logger))):
+        assert (type(other), other.name) == (type(logger), "zk_layout.x")

@@ -6,7 +6,7 @@ import logging
 import sys
 from typing import TYPE_CHECKING, TextIO
 
-from legacy_consumer.json_logs import JsonLogFormatter
+from legacy_consumer.json_logs import JsonLogFormatter, Member
 from zk_layout.plain_text import printable
 from zk_layout.shown import shown
 
@@ -38,11 +38,11 @@ def set_log_format(name: str) -> None:
         _handler().setFormatter(JsonLogFormatter())
 
 
-def name_member(group: str, consumer_id: str) -> None:
+def name_member(member: Member) -> None:
     """The command is this member of a group: lines of JSON say so."""
     formatter = _handler().formatter
     if isinstance(formatter, JsonLogFormatter):
-        formatter.watch(group, consumer_id)
+        formatter.watch(member)
 
 
 def shows_tracebacks() -> bool:
