@@ -53,6 +53,7 @@ class Registrar:
                 continue
             if stat.ephemeral_owner == session_id:
                 # a create whose reply was lost
+                self.in_the_way = None
                 return True
             # log once, not with every try
             if self.in_the_way != stat.ephemeral_owner:

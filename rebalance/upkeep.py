@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from rebalance.delivery import Delivery
 from rebalance.errors import UnexpectedError
 from rebalance.events import Event
-from rebalance.machine import MemberState, Phase
+from rebalance.machine import MemberState
 from rebalance.mailbox import Chore, Mailbox
 from rebalance.reconciler import Reconciler
 from rebalance.registrar import Registrar
@@ -54,7 +54,7 @@ class Upkeep:
             self._mailbox.set_alarm(chore, self._periods_ms[chore])
 
     def do(self, chore: Chore, state: MemberState) -> Event | None:
-        """Run the task once, and return the resulting events; after an error the next run tries again.
+        """Run the task once, and return the resulting event, if any; after an error the next run tries again.
 
         An unforeseen error is logged once, and shown until the same task succeeds again.
         """
@@ -90,7 +90,7 @@ class Upkeep:
             logger.info("%s: cannot read its registration, or write it again: %s", self._name, error)
         # in every phase: a member that cannot begin one partition delivers the others, for days perhaps
         following = self._reconciler.audit()
-        if following is None and state.phase is Phase.STABLE:
-            # costs nothing unless the request that watches the owner znodes has failed
+        if following is None:
+            # sends nothing for owner znodes that are watched already
             self._reconciler.guard()
         return following

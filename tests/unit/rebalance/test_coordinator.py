@@ -2,6 +2,7 @@
 
 import pytest
 
+from rebalance.errors import PartlyBegunError
 from rebalance.events import SESSION_EVENTS, Doubted, Drained
 from rebalance.machine import Phase
 from tests.support.group_members import GROUP, Group
@@ -402,6 +403,24 @@ def test_a_member_that_could_not_watch_its_owner_znodes_watches_them_with_its_ne
     assert a.coordinator.status.rebalances == 1
     group.admin.delete("/consumers/g/owners/t/5")
     group.settle()
+    assert group.owners("t")[5] == "g_a-0"
+
+
+def test_a_member_that_cannot_begin_one_partition_watches_the_owner_znodes_of_the_others(group):
+    a = group.join("a", {"t": 1})
+    unreadable = TopicPartition("t", 3)
+    begin = a.delivery.begin
+
+    def begin_the_others(claimed, assignment):
+        begin({tp: thread for tp, thread in claimed.items() if tp != unreadable}, assignment)
+        if unreadable in claimed:
+            raise PartlyBegunError({unreadable: "its offset is unreadable"})
+
+    a.delivery.begin = begin_the_others
+    group.pass_time(12)
+    group.admin.delete("/consumers/g/owners/t/5")
+    group.settle()
+    assert a.phase is not Phase.STABLE
     assert group.owners("t")[5] == "g_a-0"
 
 

@@ -11,7 +11,7 @@ from rebalance.reader import GroupReader
 from tests.support.group_members import GROUP, Group
 from zk_layout.codecs import encode_registration
 from zk_layout.errors import NoNodeError
-from zk_layout.memory_store import MemoryStore, Refusal
+from zk_layout.memory_store import Fault, MemoryStore, Refusal
 from zk_layout.model import ConsumerRegistration, SubscriptionPattern, TopicPartition
 from zk_layout.store import CreateOp, DeleteOp
 
@@ -485,3 +485,20 @@ def test_a_permanent_znode_in_the_place_of_an_owner_or_member_is_waited_for_unti
     group.admin.delete(path)
     group.settle()
     assert (a.phase, a.owned) == (Phase.STABLE, partitions("t", 0, 1, 2, 3))
+
+
+def test_a_znode_in_the_way_is_logged_again_after_a_registration_whose_reply_was_lost(group, caplog):
+    group.admin.create(f"{IDS}/g_a", b"", make_parents=True)
+    a = group.join("a", {"t": 1})
+    group.settle()
+    group.admin.delete(f"{IDS}/g_a")
+    faults = [Fault.LOSE_REPLY]
+    group.server.fault = lambda _, kind: faults.pop() if faults and kind == "create" else None
+    group.pass_time(5)
+    assert faults == []
+    assert a.phase is Phase.STABLE
+    caplog.clear()
+    group.server.expire(a.store.session_id)
+    group.admin.create(f"{IDS}/g_a", b"")
+    group.settle()
+    assert "is not ephemeral: I wait until somebody deletes it" in caplog.text
