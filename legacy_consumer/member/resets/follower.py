@@ -112,8 +112,8 @@ class ResetFollower:
         self._request: Request | None = None
         self._overdue: tuple[str, RequestState] | None = None
         """The id of a request that has taken too long, and the state in which it did."""
-        self._complaint = ""
-        """The error that made the last look fail; "" if it did not fail."""
+        self._complaint: str | None = None
+        """The text of the error that made the last look fail; None if it did not fail."""
         self._answered: Answer | None = None
         self._answered_in = 0
         self._unseen = True
@@ -242,7 +242,7 @@ class ResetFollower:
                 self._answer(Answer(request.request_id, AnswerState.REFUSED, frozenset(), refusal))
             else:
                 self._follow(request)
-            self._complaint = ""
+            self._complaint = None
         except Exception as error:  # noqa: BLE001 - it is logged
             # there may be no watch now; and partitions that have begun must not be begun anew
             self._unseen = True
@@ -400,9 +400,11 @@ class ResetFollower:
 
     def _withdraw(self) -> None:
         """Delete the answer, of whichever session of this member."""
-        self._answered = None
+        # no session's until that is done: a deletion that fails is tried again, and no answer counts as written
+        self._answered_in = 0
         with contextlib.suppress(NoNodeError):
             self._store.delete(self._answer_path)
+        self._answered = None
 
 
 def _written(offset: Committed) -> tuple[int | None, int | None, int]:

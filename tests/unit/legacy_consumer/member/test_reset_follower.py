@@ -539,3 +539,29 @@ def test_a_member_with_acls_makes_the_folder_of_requests_that_others_could_make(
     world.follower.look()
     assert world.operator.get_children("/consumers/g/requests") == ("answers",)
     admin.close()
+
+
+def test_an_answer_whose_deletion_fails_is_deleted_later():
+    world = World()
+    world.begin(TPS)
+    world.ask()
+    world.break_requests("delete", ConnectionLostError("no answer in time"))
+    world.call_off()
+    assert world.answer() is not None
+    world.zookeeper.fault = None
+    world.alarms[2000].run()
+    assert world.answer() is None
+
+
+def test_an_error_without_a_text_is_logged_loud_once(caplog):
+    world = World()
+    world.begin(TPS)
+    world.ask()
+    world.offsets.error = AssertionError()
+    with caplog.at_level(logging.DEBUG):
+        world.apply()
+        for _ in range(3):
+            world.alarms[2000].run()
+    assert [record.levelname for record in caplog.records if "cannot follow" in record.message] == [
+        "WARNING", "DEBUG", "DEBUG", "DEBUG",
+    ]  # fmt: skip
