@@ -186,7 +186,7 @@ class Coordinator:
         self._mailbox.post(mail)
 
     def post_later(self, errand: Errand, delay_ms: int) -> None:
-        """Run an errand after the delay; a repeated request restarts the delay. Call it from an errand only."""
+        """Run an errand after the delay; a repeated request restarts the delay. On the coordinator's thread only."""
         self._mailbox.set_alarm(errand, delay_ms)
 
     def wait_until(self, reached: Callable[[Status], bool], timeout_s: float) -> bool:

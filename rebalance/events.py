@@ -57,7 +57,7 @@ class Draining:
 
 @dataclass(frozen=True, slots=True)
 class Blocked:
-    """Another client owns a partition of this member's share; its owner znode is watched."""
+    """Another client owns a partition of this member's share. Unblocked follows once its owner znode may be gone."""
 
     error: LegacyConsumerError
 

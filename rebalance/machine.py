@@ -155,7 +155,7 @@ LEAST_PAUSE_MS = 1000
 rebalance.backoff.ms may be 0.
 """
 QUIET_MS = 1000
-"""How long a member stays settled before it watches its owner znodes: it does not while others still join."""
+"""How long a member stays settled before it watches its owner znodes: it saves requests while others still join."""
 MOST_LOOKS = 10
 """The most readings in a row during which the group changes; the member acts on the last of them all the same."""
 

@@ -214,7 +214,7 @@ class Committer:
         reasons.update(dict.fromkeys(more.unowned, _OWNED))
         reasons.update(dict.fromkeys(by_hand, _BY_HAND))
         reasons.update(
-            (tp, f"another client {_done_to(now)}, and that stands")
+            (tp, f"another client {now.as_told()}, and that stands")
             for tp, now in result.foreign.items()
             if tp not in result.committed and tp not in reasons
         )
@@ -340,7 +340,7 @@ class Committer:
             logger.warning(
                 "%s: another client %s of %s, ours is %d: %s",
                 self._settings.consumer_id,
-                _done_to(theirs),
+                theirs.as_told(),
                 tp,
                 commits[tp].offset,
                 rule,
@@ -369,11 +369,3 @@ def _reasons_against(
         elif seen.offset is not None and offsets[tp] < seen.offset:
             reasons[tp] = _BACKWARDS.format(seen.offset)
     return reasons
-
-
-def _done_to(theirs: Committed) -> str:
-    """Return what another client did to an offset, in words for a log line."""
-    if theirs.problem is not None:
-        return f"committed an unreadable offset ({theirs.problem})"
-    offset = theirs.outlived if theirs.offset is None else theirs.offset
-    return "deleted the offset" if offset is None else f"committed {offset}"

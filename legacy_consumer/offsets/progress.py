@@ -43,6 +43,13 @@ class Committed:
     transaction: int = field(default=0, compare=False)
     is_fragile: bool = field(default=False, compare=False)
 
+    def as_told(self) -> str:
+        """Return what another client did who left the offset like this, in words for a log line."""
+        if self.problem is not None:
+            return f"committed an unreadable offset ({self.problem})"
+        offset = self.outlived if self.offset is None else self.offset
+        return "deleted the offset" if offset is None else f"committed {offset}"
+
 
 class Commit(NamedTuple):
     """One offset to write, and the stored offset that was last seen."""

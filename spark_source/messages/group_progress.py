@@ -91,9 +91,9 @@ class GroupProgress:
         self._begun.update(result.committed)
         result.raise_errors()
         for tp, theirs in result.foreign.items():
-            what = "deleted the offset of" if theirs.offset is None else f"committed {theirs.offset} in"
             logger.warning(
-                "group %s: another client %s %s, the stream commits %d over it", self._group, what, tp, todo[tp]
-            )
+                "group %s: another client %s of %s, the stream commits %d over it",
+                self._group, theirs.as_told(), tp, todo[tp],
+            )  # fmt: skip
         self._seen.update(result.foreign)
         return {tp: todo[tp] for tp in result.foreign}

@@ -69,7 +69,7 @@ def test_a_commit_of_another_client_is_reported_and_overwritten(store, caplog):
     with caplog.at_level(logging.WARNING):
         progress.commit({A: 9})
     assert committed(store)[0] == 9
-    assert "another client committed 2 in t/0, the stream commits 9 over it" in caplog.text
+    assert "another client committed 2 of t/0, the stream commits 9 over it" in caplog.text
 
 
 def test_a_commit_that_succeeds_with_the_last_try_reports_no_failure(store, monkeypatch, caplog):
