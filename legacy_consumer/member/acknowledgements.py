@@ -17,7 +17,11 @@ from zk_layout.model import TopicPartition
 
 @dataclass(slots=True)
 class _Handed:
-    """One partition in one epoch. order: begins with an unacknowledged offset; end: the position after all of them."""
+    """One partition in one epoch.
+
+    order: the offsets handed out; consumed() drops acknowledged ones from its front. waiting: the unacknowledged
+    offsets. end: the position after all messages handed out.
+    """
 
     epoch: int
     end: int

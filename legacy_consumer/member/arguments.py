@@ -1,6 +1,6 @@
 """Checks the arguments of a connector's calls before use; each error is one clear line.
 
-A value that looks right is not guessed at: 3.7 is no offset, True is no number of streams, "0" is no partition.
+The checks convert no value by a guess: 3.7 is no offset, True is no number of streams, "0" is no partition.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def checked_seconds(timeout: object) -> float:
         msg = f"timeout must be a number of seconds, of type int or float, not {timeout!r}"
         raise TypeError(msg)
     if not timeout >= 0:
-        # not a number too
+        # also refuses NaN
         msg = f"timeout must be 0 s or more, not {timeout}"
         raise ValueError(msg)
     return float(min(timeout, _LONGEST_S))
@@ -135,7 +135,7 @@ def check_listener(listener: object) -> None:
 
 
 def checked_offsets(offsets: object) -> dict[TopicPartition, int]:
-    """{TopicPartition: next offset to read}. Raises: OffsetError for anything else."""
+    """Return {TopicPartition: next offset to read}. Raises: OffsetError for anything else."""
     if not isinstance(offsets, Mapping):
         msg = f"offsets must be {{TopicPartition: next offset to read}}, not {type(offsets).__name__}"
         raise OffsetError(msg)
@@ -160,7 +160,7 @@ def checked_offset(tp: TopicPartition, offset: object) -> int:
 
 
 def checked_fetches(offsets: object) -> dict[TopicPartition, int]:
-    """{TopicPartition: offset to read from}. Raises: OffsetError for anything else."""
+    """Return {TopicPartition: offset to read from}. Raises: OffsetError for anything else."""
     if not isinstance(offsets, Mapping):
         msg = f"offsets must be {{TopicPartition: offset to read from}}, not {type(offsets).__name__}"
         raise OffsetError(msg)
@@ -187,13 +187,13 @@ def checked_starts(
 ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, str]]:
     """Check a listener's answer: return the start positions, and why each of the other partitions has none.
 
-    A partition without an answer has no reason, unless it is among by_hand. An answer that names something else than
-    partitions gives none a start: it would be taken for an answer that leaves them out.
+    A partition without an answer has no reason, unless it is among by_hand. If a key of the answer is no partition, no
+    partition gets a start: the listener may have meant one of them.
     """
     if not isinstance(answer, Mapping):
         why = f"the listener's starting_offsets must return {{TopicPartition: offset}}, not {answer!r:.100}"
         return {}, dict.fromkeys(partitions, why)
-    # other mappings may be tables that are too large to be listed
+    # only the keys of a dict are listed: another mapping may be a table that is too large for that
     strange = [key for key in answer if not _names_a_partition(key)] if isinstance(answer, dict) else ()
     if strange:
         why = f"the listener's starting_offsets names {strange[0]!r:.100}, which is no TopicPartition"
@@ -210,7 +210,7 @@ def checked_starts(
 
 
 def _names_a_partition(key: object) -> bool:
-    """Whether a key may be that of a partition: another one would never be found, as one of confluent_kafka's."""
+    """Return whether a TopicPartition finds this key in a dict; it never finds confluent_kafka's TopicPartition."""
     return isinstance(key, tuple) and len(key) == 2 and isinstance(key[0], str) and _whole(key[1]) is not None
 
 

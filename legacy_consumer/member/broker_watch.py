@@ -28,7 +28,10 @@ _JOIN_S = 1.0
 
 
 class BrokerWatch:
-    """For one member. tell(gone): brokers came or went; gone: the ids of brokers that left. Called on the thread."""
+    """Watches the brokers for one member.
+
+    tell: called on the watch's own thread when brokers came or left, with the ids of the brokers that left.
+    """
 
     def __init__(self, store: ZkStore, consumer_id: str, tell: Callable[[Collection[int]], None]) -> None:
         self._store = store
@@ -41,7 +44,7 @@ class BrokerWatch:
         """Whether the watch fired since the last read."""
         self._is_known = False
         self.brokers: tuple[int, ...] = ()
-        """Their ids, sorted, as last read."""
+        """The ids of the registered brokers, sorted, as last read."""
 
     def start(self) -> None:
         """Begin to watch; twice is harmless."""
@@ -85,7 +88,7 @@ class BrokerWatch:
                 self._is_old = True
                 self._closed.wait(_PAUSE_S)
             except Exception:
-                # without this thread no change would ever be noticed again
+                # if this thread ended, the list would stay old
                 logger.exception("%s: reading the brokers failed unexpectedly; it is tried again", self._consumer_id)
                 self._is_old = True
                 self._closed.wait(_PAUSE_S)

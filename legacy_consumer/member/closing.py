@@ -33,7 +33,7 @@ class Closing:
             if time.monotonic() >= give_up_at:
                 return
             time.sleep(_SLICE_S)
-        # not acquire(timeout), and then try: an exception that strikes between both would leave it taken for ever
+        # not acquire(timeout) before a try: after an exception between the two the lock would never be released
         with self._lock:
             errors = self._run_left()
         for error in errors:

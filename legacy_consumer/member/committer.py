@@ -77,7 +77,7 @@ class Committer:
         self._on_unowned = on_unowned
         self.lock = progress.committing
         self.beginning: frozenset[TopicPartition] = frozenset()
-        """Partitions that are claimed, while the user's code is asked where they begin: it may commit them by name."""
+        """The claimed partitions while starting_offsets runs for them: that hook may commit them by name."""
         self._closing = Flag()
         self._refused: frozenset[TopicPartition] = frozenset()
         self.commits = 0
@@ -87,7 +87,7 @@ class Committer:
     # For the coordinator.
 
     def commit(self) -> None:
-        """The auto commit. Raises: LegacyConsumerError if it did not go through."""
+        """Carry out an auto commit. Raises: LegacyConsumerError if it failed."""
         self._commit(None)
 
     def commit_last(self, going: Collection[TopicPartition], timeout_s: float) -> None:
@@ -151,8 +151,8 @@ class Committer:
 
         An offset of another client that was adopted, or left to the end of a reset, is in the result's foreign and is
         no error.
-        Raises: OffsetsNotCommittedError if any other partition was not written; ZooKeeperError; CommitFailedError when
-        Kafka did not take it with any of the tries.
+        Raises: OffsetsNotCommittedError if any other partition was not written; ZooKeeperError; CommitFailedError if
+        Kafka did not accept the commit in any of the tries.
         """
         result: CommitResult = explicit_commit(self._settings.retries, self._closing)(
             self._commit, None, with_in_hand_of=holder
@@ -259,7 +259,7 @@ class Committer:
         unfenced: bool = False,
         named_in: Mapping[TopicPartition, int] | None = None,
     ) -> CommitResult:
-        """named_in: see Progress.note_committed."""
+        """Write the offsets and count the try. named_in: see Progress.note_committed."""
         if not commits:
             return CommitResult()
         # without consumer_id the commit concerns no claim of this member, so any session may write it
@@ -361,7 +361,10 @@ class Committer:
 def _reasons_against(
     offsets: Mapping[TopicPartition, int], stored: Mapping[TopicPartition, Committed]
 ) -> dict[TopicPartition, str]:
-    """Why partitions without an owner are not written: they move only forward, so what stands there must be visible."""
+    """Return why offsets of partitions without an owner are not written: they move only forward.
+
+    If an ACL hides the stored offset, nothing is known of its direction.
+    """
     reasons: dict[TopicPartition, str] = {}
     for tp, seen in stored.items():
         if seen.problem is not None and seen.version is None:

@@ -1,7 +1,7 @@
-"""ConsumerConnector: one member of a group, as a user sees it.
+"""ConsumerConnector: one member of a group, as the user's code sees it.
 
-It wires the rooms together: the store, the coordinator that keeps the member's share, the streams that hand messages
-out, and the fetchers behind them.
+It connects the parts of a member: the store, the coordinator, which keeps the member's share, the streams, which hand
+messages out, and the fetchers, which get them from brokers.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ _CLOSING_PATIENCE_S = 2.0
 class ConsumerConnector:
     """A member of the group `group.id`, in ZooKeeper at `zookeeper.connect`.
 
-    Use it as a context manager, or call shutdown(). Give it a ConsumerConfig, or the properties themselves:
+    Use it as a context manager, or call shutdown(). Pass a ConsumerConfig, or the properties themselves:
     ConsumerConnector(zookeeper_connect="localhost:2181", group_id="g").
 
     A signal handler may always call shutdown() and end_streams() and read status, progress, counters and vitals. Its
@@ -133,7 +133,7 @@ class ConsumerConnector:
         self._ending = False
         self._left = False
         self._closers: list[Callable[[], None]] = []
-        # a signal handler may find its own thread here
+        # reentrant: a signal handler may run on a thread that holds it
         self._lock = threading.RLock()
         self._unsubscribing = threading.Lock()
         """Held for requests to ZooKeeper, so shutdown() never takes it."""
@@ -237,7 +237,7 @@ class ConsumerConnector:
     # Acknowledging.
 
     def acknowledge(self, message: Message) -> bool:
-        """With delivery.rule=acknowledged: this message is done; from any thread, in any order.
+        """Mark this message as done, with delivery.rule=acknowledged; from any thread, in any order.
 
         Commits, also auto commits, write the offset of the first message that is not acknowledged. Before a release,
         and in shutdown(), the member waits up to drain.timeout.ms for the acknowledgement of the messages handed out.
@@ -292,7 +292,7 @@ class ConsumerConnector:
             stream.resume_partitions(own)
 
     def paused(self) -> frozenset[TopicPartition]:
-        """The partitions that are paused, by name or with their stream."""
+        """Return the partitions that are paused, by name or with their stream."""
         self._process.check()
         membership = self._membership
         self._check_not_inside(membership)
@@ -309,7 +309,7 @@ class ConsumerConnector:
     def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int | None]:
         """Return the group's committed offsets of these partitions, of any owner: the next offset to read, or None.
 
-        It is read now, from where the group keeps its offsets (offsets.storage). While ZooKeeper does not answer, that
+        The call asks the store of the group's offsets (offsets.storage). While ZooKeeper does not answer, that
         takes up to 10 s, or zookeeper.session.timeout.ms if that is longer; with offsets in Kafka up to
         offsets.channel.socket.timeout.ms more, and at most a third of the session timeout.
         Raises: OffsetError, also for a committed offset that cannot be read; ZooKeeperError,
@@ -324,18 +324,18 @@ class ConsumerConnector:
     def lag(self, partitions: Collection[TopicPartition] | None = None) -> dict[TopicPartition, int]:
         """Return how many messages come after the position of each of this member's partitions, all by default.
 
-        Asks the brokers, as log_ends. A partition is missing where none answers, with no position known, and while
-        that lies beyond the log's end. Raises: NotAssignedError; as log_ends.
+        Ask the brokers, as log_ends. A partition is missing if no broker answers for it, while its position is not
+        known, and while its position lies beyond the log's end. Raises: NotAssignedError; as log_ends.
         """
         check_partitions(() if partitions is None else partitions)
         membership = self._joined()
-        # before the ends, so that a lag is rather too large than too small
+        # read before the ends, so that a lag is rather too large than too small
         positions: dict[TopicPartition, int | None] = {}
         for tp in self._progress.snapshot() if partitions is None else partitions:
             try:
                 positions[tp] = membership.delivery.stream_with(tp).position(tp)
             except NotAssignedError:
-                # of all that are mine one may just have gone
+                # the member may have lost one of its partitions a moment ago
                 if partitions is not None:
                     raise
         ends = self.log_ends(positions)
@@ -348,7 +348,7 @@ class ConsumerConnector:
         grouped: dict[GatedStream, list[TopicPartition]] = {}
         for tp in partitions:
             grouped.setdefault(membership.delivery.stream_with(tp), []).append(tp)
-        # before the first stream changes; a partition that is lost after this is as if it were lost after the call
+        # checked before the first stream changes; a loss after the check is the same as a loss after the call
         for stream, own in grouped.items():
             stream.check_assigned(own)
         return grouped
@@ -387,7 +387,7 @@ class ConsumerConnector:
 
     @property
     def vitals(self) -> Vitals:
-        """Return whether the coordinator's thread lives and is not stuck."""
+        """The state of the coordinator's thread, and how long the user's code has not asked for messages."""
         self._process.check()
         return self._membership.vitals()
 
@@ -401,7 +401,7 @@ class ConsumerConnector:
         """Ask the brokers for the log end of each partition, the offset after the last message; some may be missing.
 
         It takes up to 5 s, and while ZooKeeper does not answer up to 10 s more, or zookeeper.session.timeout.ms if that
-        is longer: ZooKeeper is asked first who leads the partitions.
+        is longer: the member reads the leaders of the partitions from ZooKeeper first.
         Raises: OffsetError; BrokersUnavailableError, MissingListenerError; NotJoinedError, ConsumerClosedError,
         CallInProgressError.
         """
@@ -412,8 +412,8 @@ class ConsumerConnector:
     def at_shutdown(self, close: Callable[[], None]) -> None:
         """Call close once after this member has left; at once if it has left already.
 
-        In it the connector is closed: it can tell its status, progress, counters and vitals, and does nothing more.
-        What it raises, also Ctrl-C, keeps no other function from its call; shutdown() raises it afterwards.
+        The connector is closed then: close can read its status, progress, counters and vitals, and do nothing else with
+        it. After an exception in close, also Ctrl-C, all other functions are called; then shutdown() raises it.
         """
         self._process.check()
         check_function(close, "close")
@@ -447,7 +447,7 @@ class ConsumerConnector:
         Raises: UnsubscribeError if the group was not left in order by then, as while ZooKeeper does not answer: the
         connector is shut down. A member that is not registered, because another one has its consumer.id or its session
         has expired, does not wait for the timeout: it raises that at once if its first request fails, or if it has no
-        connection. NotJoinedError while another thread creates the streams; TypeError and ValueError for what is no
+        connection. NotJoinedError while another thread creates the streams; TypeError and ValueError for an invalid
         time; ConsumerClosedError, CallInProgressError.
         """
         timeout_s = self._time_to_leave(timeout)
@@ -496,13 +496,14 @@ class ConsumerConnector:
         session. It does not wait for messages that the calling thread itself has in hand: they are delivered again,
         unless commit_offsets() was called, or delivery.rule=at_next counted them. With delivery.rule=acknowledged it
         waits, up to drain.timeout.ms, until all messages handed out are acknowledged, on whichever thread it is called.
-        Ctrl-C cuts it short: with auto commit, and ZooKeeper in sight, it commits the messages that are done; then it
-        closes all connections and raises the KeyboardInterrupt.
+        Ctrl-C cuts it short: with auto commit, if ZooKeeper answers, it commits the finished messages; then it closes
+        all connections and raises the KeyboardInterrupt.
 
-        Any thread may call it, also a listener's hook and a signal handler, and repeatedly: a later call finishes what
-        an earlier one could not. In a handler that interrupts a call of this connector or of its streams it returns at
-        once, a thread does the work, and the interrupted loop ends by itself; also in a logging handler or a finaliser
-        that runs on a thread of the library. In a forked child it does nothing: the member belongs to the parent.
+        Any thread may call it, also a listener's hook and a signal handler, and repeatedly: a later call finishes the
+        steps that an earlier one could not. In a handler that interrupts a call of this connector or of its streams it
+        returns at once, a thread does the work, and the interrupted loop ends by itself; also in a logging handler or a
+        finaliser that runs on a thread of the library. In a forked child it does nothing: the member belongs to the
+        parent.
 
         Raises: TypeError and ValueError for an invalid timeout, before any step; the error of a part, after all other
         parts are closed.
@@ -512,7 +513,7 @@ class ConsumerConnector:
         timeout_s = self._time_to_leave(timeout)
         self._closed = True
         if is_inside(self, *self._membership.streams.all()) or OwnThread.is_current():
-            # what was interrupted may hold locks, or is waited for by what is to be done, and goes on when this returns
+            # the interrupted call may hold locks, or the steps may wait for it; it continues only after this returns
             threading.Thread(target=self._leave_quietly, args=(timeout_s,), name=f"{self.consumer_id}-shutdown").start()
             return
         self._leave(timeout_s)
@@ -526,14 +527,14 @@ class ConsumerConnector:
                 membership = self._membership
             membership.leave(timeout_s)
         except BaseException:
-            # what closing raises was logged, and must not hide a Ctrl-C
+            # Closing has logged its errors; they must not hide a Ctrl-C
             with contextlib.suppress(Exception):
                 self._closing.run(_CLOSING_PATIENCE_S)
             raise
         self._closing.run(_CLOSING_PATIENCE_S)
 
     def _leave_quietly(self, timeout_s: float) -> None:
-        # what it raises was logged, and the next call tries it again
+        # its errors are logged, and the next shutdown() tries the failed steps again
         with contextlib.suppress(Exception):
             self._leave(timeout_s)
 
@@ -549,7 +550,7 @@ class ConsumerConnector:
         Closing(self.consumer_id, [self._call_next_closer] * len(self._closers)).run(_CLOSING_PATIENCE_S)
 
     def _call_next_closer(self) -> None:
-        # taken out as it is called: an exception that strikes between two leaves the others to the next shutdown()
+        # removed as it is called: after an exception between two calls, the next shutdown() makes the others
         self._closers.pop(0)()
 
     def __enter__(self) -> Self:
@@ -561,7 +562,7 @@ class ConsumerConnector:
         try:
             self.shutdown()
         except Exception:
-            # it was logged, and must not hide what the user's code raised
+            # the error is logged, and must not hide the one that the user's code raised
             if exc is None:
                 raise
 
@@ -619,7 +620,7 @@ class ConsumerConnector:
         except LegacyConsumerError as error:
             was_closed = self._closed
             if not membership.has_begun and error.retriable and not was_closed:
-                # nothing was written: as if it had not been tried, so it can be tried again
+                # ZooKeeper has nothing of this member yet, so the user's code may try again
                 membership.is_taken = False
                 raise
             self._closed = True
@@ -641,15 +642,15 @@ class ConsumerConnector:
             self._has_warned = True
 
     def _check_not_inside(self, membership: Membership) -> None:
-        """Raises: CallInProgressError."""
+        """Refuse a call inside another one. Raises: CallInProgressError."""
         if self._is_inside(membership):
             raise CallInProgressError
 
     def _is_inside(self, membership: Membership) -> bool:
-        """Whether this is a handler or a finaliser that interrupted a call of this connector, or its coordinator."""
+        """Return whether the caller is a handler or finaliser inside a call of this connector or of its coordinator."""
         delivery = membership.delivery
         inside = self, delivery, delivery.committer, *membership.streams.all()
-        # what wait_until() is to look at may call anything
+        # the function that wait_until() calls may itself make any call
         return is_inside(*inside, but=ConsumerConnector.wait_until.__code__)
 
     def _check_open(self) -> None:
@@ -658,7 +659,10 @@ class ConsumerConnector:
             raise ConsumerClosedError
 
     def _joined(self) -> Membership:
-        """Commit while a shutdown waits for the user's code: messages that it finishes meanwhile count as consumed."""
+        """Return the membership, also while shutdown() waits: the user's code may commit what it finishes meanwhile.
+
+        Raises: NotJoinedError, ConsumerClosedError, CallInProgressError, ForkedConsumerError.
+        """
         membership = self._membership
         if not membership.has_session:
             self._check_open()
@@ -698,7 +702,7 @@ def _open_offset_store(config: ConsumerConfig, store: ZkStore, group_offsets: Gr
         store,
         config.group_id,
         group_offsets or open_group_offsets(config, store),
-        # the coordinator's thread waits for it, which must hear in time that ZooKeeper is out of sight
+        # the coordinator's thread waits for Kafka, and must learn in time that the connection to ZooKeeper is lost
         timeout_s=min(config.offsets_channel_socket_timeout_ms, config.zookeeper_session_timeout_ms / 3) / 1000,
         asking=partial(coordinator_answer, config.offsets_channel_backoff_ms / 1000),
     )

@@ -9,7 +9,7 @@ from rebalance.clock import Clock
 
 
 def make_consumer_id(group: str, configured: str | None, clock: Clock) -> str:
-    """`<group>_<host>-<ms since 1970>-<8 hex digits>`; a configured consumer.id replaces all after the underscore.
+    """Return `<group>_<host>-<ms since 1970>-<8 hex digits>`; consumer.id, if set, is the part after the underscore.
 
     Source: Scala consumer, ZookeeperConsumerConnector: the first eight digits of a random UUID's high half.
     """

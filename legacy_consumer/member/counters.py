@@ -10,12 +10,12 @@ from rebalance.counters import MemberCounters
 
 @dataclass(frozen=True, slots=True)
 class ConnectorCounters:
-    """A reading, for metrics.
+    """The counts of a member at one moment, for metrics.
 
     consumed, committed: {topic: messages by which the offsets of owned partitions grew}. commits, failed_commits:
-    tries; offsets by name are two if this member owns some of the partitions and not the others. foreign_commits:
-    offsets of owned partitions that another client wrote. fetch_errors: raised by streams instead of a batch.
-    listener_errors: exceptions of the user's listener, and hooks that did not return in time.
+    tries; a commit of offsets by name counts twice if this member owns only some of the partitions. foreign_commits:
+    offsets of owned partitions that another client wrote. fetch_errors: errors that streams raised instead of messages.
+    listener_errors: exceptions of the user's listener, hooks that did not return in time, and hooks not called.
     """
 
     member: MemberCounters

@@ -53,19 +53,22 @@ class Gate:
         on_drained: Callable[[], None],
         acknowledged: bool,
     ) -> None:
-        """See GatedStream."""
+        """at_next: messages count as consumed when they are handed out. acknowledged: see HandSource.
+
+        on_drained: called when the messages in hand of stopped partitions are finished.
+        """
         self._fetcher = fetcher
         self._progress = progress
         self._clock = clock
-        # what counts as soon as it is handed out; with acknowledgements it is waited for from then on
+        # True: messages are noted when they are handed out, as consumed or, with acknowledgements, as waiting for one
         self._at_next = at_next or acknowledged
         self._acknowledgements = Acknowledgements() if acknowledged else None
         self._on_drained = on_drained
-        # a signal handler may find its own thread inside: no change is half made, so it may go in too
+        # reentrant: a signal handler may run on a thread that holds it; no change is half made, so that is safe
         self._lock = threading.RLock()
         self._opened = Flag()
         self._opened.set()
-        # replaced, never changed: a poll notes the one that stood as it began
+        # replaced, never changed: a poll keeps the mapping of the moment at which it began
         self._live: Mapping[TopicPartition, Life] = {}
         self._wanted: set[TopicPartition] = set()
         """Partitions that the coordinator lets flow; they flow unless the user's code pauses them."""
@@ -125,7 +128,7 @@ class Gate:
         self._begin_change()
         self._moving = moving
         for tp, life in moving.items():
-            # an end of the log that no broker told us yet is no position to commit
+            # EARLIEST, LATEST and NO_POSITION are no offsets to commit
             start = life.start if life.start >= 0 else None
             stored = committed[tp] if committed is not None else None
             self._progress.move(tp, self._lives[tp].epoch, life.epoch, start, stored)
@@ -169,14 +172,14 @@ class Gate:
         )
 
     def _look_for_drained(self, partitions: Collection[TopicPartition]) -> None:
-        """Have the coordinator told if a stopped one of these waits for no acknowledgement, or not any more."""
+        """Let _tell_drained call the coordinator if one of these is stopped and waits for no acknowledgement."""
         if self._acknowledgements is not None:
             self._is_drained_due |= any(
                 tp not in self._wanted and not self._awaits_acknowledgement(tp) for tp in partitions
             )
 
     def note_progress(self) -> None:
-        """Tell Progress what was consumed so far."""
+        """Note the messages consumed so far in Progress."""
         with self._lock:
             hand = self._ledger.hand
             if hand is not None:
@@ -206,7 +209,7 @@ class Gate:
         self._tell_drained()
 
     def note_named(self, partitions: Collection[TopicPartition]) -> None:
-        """Wait for no acknowledgement before offsets of these that the user's code has committed by name."""
+        """Wait for no acknowledgement of messages before the offsets that the user's code has committed by name."""
         with self._lock:
             self._look_for_drained(self._lives.keys() & partitions)
         self._tell_drained()
@@ -220,7 +223,7 @@ class Gate:
             self._pauses |= {by}
 
     def resume(self, by: Pause) -> None:
-        """Undo that pause."""
+        """Undo a pause."""
         with self._lock:
             self._pauses -= {by}
             if not self._pauses:
@@ -234,7 +237,7 @@ class Gate:
             raise NotAssignedError(tp)
 
     def check_assigned(self, partitions: Collection[TopicPartition]) -> None:
-        """Raises: NotAssignedError."""
+        """Refuse partitions that this stream does not have. Raises: NotAssignedError."""
         with self._lock:
             for tp in partitions:
                 self._known(tp)
@@ -279,7 +282,7 @@ class Gate:
             known = self._progress.get(tp)
             if known is None:
                 return False
-            # a loop that has not come back yet has handed it out
+            # a loop may have handed the message out since Progress was last noted
             self.note_progress()
             self._acknowledging = tp
             is_done = self._acknowledgements.acknowledge(tp, known.epoch, offset)
@@ -288,7 +291,7 @@ class Gate:
         return is_done
 
     def _count_acknowledged(self) -> None:
-        """Note how far the partition is whose message was acknowledged, if that is not noted yet."""
+        """Note the consumed position of the partition of an acknowledged message, if it is not noted yet."""
         tp = self._acknowledging
         known = None if tp is None else self._progress.get(tp)
         if tp is not None and known is not None and self._acknowledgements is not None:
@@ -327,7 +330,7 @@ class Gate:
     # Inside.
 
     def _begin_change(self) -> None:
-        """Call before a change that _settle can carry out. A loop over the hand asks before its next message."""
+        """Begin a change that _settle can finish. It shuts the hand, so a loop over it asks before its next message."""
         self._settle()
         self._is_unsettled = True
         self._interrupt()
@@ -351,9 +354,10 @@ class Gate:
         return {tp: moving[tp] for tp, now in known.items() if now is not None and now.epoch == moving[tp].epoch}
 
     # A poll applies the changes that the fetcher got before it, and its messages belong to the lives of that moment. So
-    # the fetcher learns of an end before the life ends, and of a start after the life began: a poll between the two
-    # brings nothing, or messages of an ended life. A life may also begin between the look at the lives and the poll:
-    # what the poll brings of it cannot be told from an earlier life, and is fetched again.
+    # _shut unassigns a partition before its life ends, and _open assigns it after its life has begun: a poll between
+    # the two brings no messages of it, or messages of an ended life. A life may also begin after the consuming thread
+    # has noted the lives and before its poll: the stream cannot tell whether the poll's messages are of an earlier
+    # life, so it fetches them again (HandSource._fetch_what_began).
 
     def _shut(self, going: Collection[TopicPartition]) -> None:
         if not going:
@@ -361,7 +365,7 @@ class Gate:
         self._fetcher.unassign(going)
         self._live = {tp: life for tp, life in self._live.items() if tp not in going}
         if not self._live:
-            # a call that waits for messages may have to raise: ZooKeeper may have refused the credentials
+            # a waiting call must check whether ZooKeeper has refused the credentials, and raise then
             self._fetcher.wake()
         hand = self._ledger.hand
         if hand is not None and not hand.chunk.next_offsets.keys().isdisjoint(going):
@@ -446,6 +450,6 @@ class Gate:
         self._progress.note_consumed(offsets, epochs, placed=placed)
 
     def _lies_behind(self, tp: TopicPartition, epoch: int, offset: int) -> bool:
-        """Return whether the fetcher moved the partition back: its log has become shorter, and is another one there."""
+        """Return whether the fetcher moved the partition back: its log became shorter, and differs from there on."""
         known = self._progress.get(tp)
         return known is not None and known.epoch == epoch and offset < self._next(tp, known, {})

@@ -44,42 +44,42 @@ class Chunk:
     lives: Mapping[TopicPartition, Life]
 
     def offsets(self, start: int, stop: int) -> Mapping[TopicPartition, int]:
-        """The positions after the messages from start to before stop."""
+        """Return the position of each partition after the messages from start to before stop."""
         if stop == len(self.messages):
             return self.next_offsets
         return _next_offsets(self.messages[start:stop])
 
     def first(self, count: int) -> Chunk:
-        """The first messages of it."""
+        """Return a chunk of the first messages."""
         if count == len(self.messages):
             return self
         return Chunk(self.messages[:count], self.offsets(0, count), self.lives)
 
     def after(self, count: int) -> Chunk:
-        """All but the first messages of it."""
+        """Return a chunk of all messages but the first ones."""
         return Chunk(self.messages[count:], self.next_offsets, self.lives) if count else self
 
     def without(self, gone: Collection[TopicPartition]) -> Chunk:
-        """All but the messages of these partitions."""
-        # not those of the columns that are kept: partitions without any message here are named, too
+        """Return a chunk without the messages of these partitions."""
+        # not the positions in the kept columns: next_offsets also names partitions without a message here
         ends = {tp: offset for tp, offset in self.next_offsets.items() if tp not in gone}
         if isinstance(self.messages, LazyMessages):
             return Chunk(LazyMessages(self.messages.columns.without(gone)), ends, self.lives)
         return Chunk([message for message in self.messages if partition_of(message) not in gone], ends, self.lives)
 
     def columns(self) -> Sequence[Message]:
-        """The messages in the form from which record_batch is made fastest."""
+        """Return the messages in the form that record_batch() converts fastest."""
         return self.messages.columns if isinstance(self.messages, LazyMessages) else self.messages
 
     def iterator(self) -> MessageIterator:
-        """The messages, to be handed out one by one."""
+        """Return an iterator that hands the messages out one by one."""
         return self.messages.iterator() if isinstance(self.messages, LazyMessages) else ListIterator(self.messages)
 
 
 class Hand:
     """A chunk that is being handed out, by its iterator: one message after the other, or as a whole.
 
-    barred: partitions of what is in hand that the coordinator waits for. noted: how many messages Progress knows of.
+    barred: the partitions in hand for which the coordinator waits. noted: the number of messages noted in Progress.
     """
 
     __slots__ = ("_seen", "_seen_at", "_whole", "barred", "chunk", "holder", "is_whole", "iterator", "noted")
@@ -92,7 +92,7 @@ class Hand:
         self.iterator: MessageIterator = ListIterator(self._whole) if whole else chunk.iterator()
         self.barred: set[TopicPartition] = set()
         self.noted = 0
-        # how many messages had been handed out then: since then nobody has come back
+        # the number of messages handed out when idle_since() last saw it grow, and the time of that
         self._seen, self._seen_at = 0, now
 
     def as_a_whole(self, made: Handed) -> Iterable[Handed]:
@@ -101,7 +101,7 @@ class Hand:
         return cast("Iterable[Handed]", self.iterator)
 
     def idle_since(self, now: float) -> float:
-        """Return since when the user's code has not asked again, as far as earlier calls of this could see."""
+        """Return the time since which the user's code has not asked for more, as earlier calls of this saw it."""
         count = self.handed_out()
         if count != self._seen:
             # the first message, or a batch, was handed out when the hand was made
@@ -124,12 +124,12 @@ class Hand:
         return 0 if self.is_whole else max(0, self.handed_out() - 1)
 
     def partitions_out(self) -> Collection[TopicPartition]:
-        """The partitions of the message or the batch that is in hand; only while the hand is shut."""
+        """Return the partitions of the message or batch in hand. Call it only while the hand is shut."""
         count = self.handed_out()
         if not count:
             return ()
         if self.is_whole:
-            # the chunk's own also name partitions whose last message an earlier hand had
+            # chunk.next_offsets also names partitions whose last message was in an earlier hand
             return _next_offsets(self.chunk.messages).keys()
         return (partition_of(self.chunk.messages[count - 1]),)
 

@@ -1,8 +1,8 @@
-"""HandSource: where a stream's next hand comes from, for the one thread that consumes at a time.
+"""HandSource: gets the next hand of a stream, for one consuming thread at a time.
 
-All calls for messages come here: what was in hand is consumed now, and the next hand is taken from what waits at the
-gate (gate.py), or from a poll of the fetcher. A poll that an exception strikes is undone: the partitions are fetched
-again from behind what is in hand.
+Each call for messages comes here. It counts the messages in hand as consumed, and takes the next hand from the waiting
+chunks (hand.py), or from a poll of the fetcher. If an exception interrupts a poll, the stream fetches its partitions
+again, from after the messages in hand.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from zk_layout.running_threads import is_running
 from zk_layout.signals import Flag
 
 _POLL_S = 60.0
-"""How long one poll may wait. The end of the stream wakes it."""
+"""The longest wait of one poll, in seconds. The end of the stream wakes it."""
 _PAUSED_SLICE_S = 0.5
-"""How often a paused stream looks for its end: end() takes no lock, so it does not wake the waiting thread."""
+"""The interval at which a paused stream checks for its end: end() takes no lock, so it wakes no waiting thread."""
 _LEASE_SLICE_S = 0.01
-"""How long to wait before the lease is looked at again; the next heartbeat renews it."""
+"""The wait, in seconds, until the next check of the lease, which the next heartbeat renews."""
 TAKEN_AT_ONCE = 10_000
 """Messages per poll: for a loop over single messages, and for every loop once the fetcher has returned columns, because
-to split a batch costs less than a poll."""
+splitting a batch costs less than a poll."""
 
 _tokens = threading.local()
 
 
 def this_thread() -> object:
-    """A token of the calling thread. Its ident will not do: the system gives that to the next thread."""
+    """Return a token of the calling thread. Its ident would not do: the system gives it to a later thread."""
     try:
         return _tokens.mine
     except AttributeError:
@@ -49,10 +49,10 @@ def this_thread() -> object:
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """What a call asks for: a largest number of messages, and whether one by one or as a whole.
+    """The request of a call for messages: the most that it takes, and whether one by one or as a whole.
 
-    timeout: seconds until an empty hand is given; None = consumer.timeout.ms decides. as_columns: no more than make one
-    record batch cheaply.
+    timeout: seconds until the call gets an empty hand; None = consumer.timeout.ms decides. as_columns: take only as
+    many messages as make one record batch cheaply.
     """
 
     most: int
@@ -62,7 +62,7 @@ class Demand:
 
 
 class HandSource(Gate):
-    """The part of a stream that waits, polls and takes."""
+    """The part of a stream that waits for messages, polls the fetcher and takes the next hand."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class HandSource(Gate):
     ) -> None:
         """acknowledged: a message counts when it is acknowledged by name.
 
-        holder: a token of the caller, which has the messages of a call in hand until the next call for messages.
+        holder: returns a token of the caller, which has the messages in hand until the next call for messages.
         """
         super().__init__(
             fetcher=fetcher,
@@ -101,40 +101,40 @@ class HandSource(Gate):
         """The thread that waits for messages now."""
         self._last_user: threading.Thread | None = None
         self._left_at = clock.monotonic()
-        """When a call for messages last came back, with some or without."""
+        """When the last call for messages returned, with messages or without."""
         self._rival: threading.Thread | None = None
         self.fetch_errors = 0
-        """How often the user's code got an error instead of messages."""
+        """The number of the fetcher's errors that the user's code got instead of messages."""
 
     # For the connector, from any thread.
 
     def in_hand_s(self) -> float:
-        """How long the user's code has had messages in hand, as earlier calls saw it; 0 without any. Takes no lock."""
+        """Return how long the user's code has had messages in hand, as earlier calls saw it; 0 without any. No lock."""
         return self._in_hand_s(self._clock.monotonic()) or 0.0
 
     def unasked_s(self) -> float:
-        """How long no thread has asked for more, as earlier calls saw it; 0 without partitions. Takes no lock."""
+        """Return how long no thread has asked for more, as earlier calls saw it; 0 without partitions. No lock."""
         user = self._user
         if is_running(user):
             return 0.0
         now = self._clock.monotonic()
         in_hand_s = self._in_hand_s(now)
         if in_hand_s is not None:
-            # a loop goes on in its hand without a call
+            # a loop takes the messages of its hand without a call
             return in_hand_s
         return now - self._left_at if self._wanted else 0.0
 
     def _in_hand_s(self, now: float) -> float | None:
-        """As in_hand_s; None if nothing is in hand."""
+        """Return the same as in_hand_s, but None if nothing is in hand."""
         hand = self._ledger.hand
         return now - hand.idle_since(now) if hand is not None and hand.handed_out() else None
 
     def is_deserted(self) -> bool:
-        """Whether the thread that asked last has ended. Takes no lock."""
+        """Return whether the thread that asked last has ended. Takes no lock."""
         return self._last_user is not None and not is_running(self._last_user)
 
     def end(self) -> None:
-        """Hand out nothing any more; the consuming thread's loop ends when it comes back, or its poll is woken.
+        """Hand out nothing any more, and wake a poll; the consuming thread's loop ends when it asks again.
 
         Takes no lock, so that a signal handler may call it.
         """
@@ -150,14 +150,14 @@ class HandSource(Gate):
         """End, and free the fetcher. Twice is harmless."""
         self.end()
         self._opened.set()
-        # what waits is many MB, and a user may keep the stream
+        # waiting chunks take many MB, and the user's code may keep the stream
         self._ledger = Ledger(self._ledger.hand)
         self._fetcher.close()
 
     # The consuming thread.
 
     def _advance(self, demand: Demand) -> Hand | None:
-        """Acknowledge what was in hand and take the next; None at the end, an empty hand after timeout seconds."""
+        """Count the messages in hand as consumed; take the next hand, None at the end, an empty one after timeout."""
         self.check_process()
         me = threading.current_thread()
         if self._user is me and is_inside(self):
@@ -170,13 +170,13 @@ class HandSource(Gate):
                 try:
                     self._left_at = self._clock.monotonic()
                 finally:
-                    # an exception that strikes in the clock must not keep the stream from other threads
+                    # also after an exception in the clock, other threads must be able to use the stream
                     self._user = None
 
     def _enter(self, me: threading.Thread) -> None:
         with self._lock:
             user = self._user
-            # one that an exception struck as it left may have ended without a word
+            # an exception may have ended a thread before it reset _user
             if user is not None and user is not me and is_running(user):
                 self._rival = me
                 raise StreamInUseError(user.name)
@@ -228,7 +228,7 @@ class HandSource(Gate):
         try:
             batch = self._fetcher.poll(max(most, self._least), wait_s)
         except LegacyConsumerError:
-            # the fetcher itself says so, and has lost nothing
+            # the fetcher raised the error itself, and has lost no message
             self._is_poll_open = False
             self.fetch_errors += 1
             raise
@@ -241,8 +241,8 @@ class HandSource(Gate):
                     ledger = self._ledger
                     self._ledger = Ledger(ledger.hand, (*ledger.waiting, Chunk(messages, batch.next_offsets, lives)))
                 else:
-                    # a fetcher says so where it put partitions, and where it passed what holds no messages; it counts
-                    # also for a partition that was paused meanwhile: the end of its log would be looked up again
+                    # the positions at which the fetcher placed partitions, or after records without messages; they
+                    # count also for a partition paused meanwhile: else the fetcher would look up its log's end again
                     self._count_consumed(batch.next_offsets, lives, placed=True)
                 self._fetch_what_began(batch.next_offsets, lives)
             self._tell_drained()
@@ -251,8 +251,8 @@ class HandSource(Gate):
     def _fetch_what_began(self, polled: Mapping[TopicPartition, int], lives: Mapping[TopicPartition, Life]) -> None:
         """Fetch polled partitions again that began after the poll noted the lives.
 
-        The poll may have fetched them from there already. The stream cannot know, and drops what the poll brought of
-        them.
+        The poll may have fetched them from their new start already. The stream cannot know that, and drops the poll's
+        messages of them.
         """
         if self._live is not lives:
             began = {tp for tp in polled if tp in self._live and not self._is_live(tp, lives)}
@@ -274,7 +274,7 @@ class HandSource(Gate):
     def _take_waiting(self, demand: Demand) -> Hand | None:
         while self._ledger.waiting:
             if self._pauses or self._ended or not self._may_hand_out():
-                # neither handed out nor thrown away while ZooKeeper is out of sight
+                # the chunks stay: messages are neither handed out nor dropped while ZooKeeper does not answer
                 return None
             chunk, *behind = self._ledger.waiting
             if chunk.lives is not self._live:
@@ -283,7 +283,7 @@ class HandSource(Gate):
                     chunk = chunk.without(gone)
             if chunk.messages:
                 return self._take_in_hand(chunk, behind, demand)
-            # of what is left the fetcher passed only records without messages
+            # the rest of the chunk has positions only: the fetcher passed records without messages
             self._count_consumed(chunk.next_offsets, chunk.lives, placed=True)
             self._ledger = Ledger(None, tuple(behind))
         return None
@@ -299,7 +299,7 @@ class HandSource(Gate):
         hand = Hand(chunk.first(count), self._holder(), whole=demand.whole, now=self._clock.monotonic())
         rest = (chunk.after(count),) if count < len(chunk.messages) else ()
         self._ledger = Ledger(hand, (*rest, *behind))
-        # the end and a fork wait for no lock: they find the hand in the ledger, or were before this look
+        # end() and end_in_child() take no lock: they find this hand in the ledger, or came before this check
         if self._ended or self._process.is_elsewhere:
             hand.shut()
         return hand

@@ -28,13 +28,13 @@ _MODULES = frozenset(
 
 
 def is_inside(*consumers: object, but: CodeType | None = None) -> bool:
-    """Return whether this thread is in a call of one of these, beside the one that asks.
+    """Return whether this thread is in a call of one of these objects, apart from the call that asks.
 
-    but: of a call that does not count. Takes no lock.
+    but: the code of a method whose calls do not count. Takes no lock.
     """
     frame: FrameType | None = inspect.currentframe()
     while frame is not None and _is_ours(frame):
-        # the call that asks, as far as its caller: the user's code or a handler
+        # skip the frames of the asking call, up to its caller: the user's code or a handler
         frame = frame.f_back
     while frame is not None:
         if _is_ours(frame) and frame.f_code is not but:

@@ -49,7 +49,7 @@ class JoiningChecks:
     def check_strategy(self) -> None:
         """Refuse, before anything is written, a group whose owners show another strategy than this member's.
 
-        Owners in the middle of a rebalance can show any strategy, so the member reads them until one would be over.
+        During a rebalance the owners can show any strategy, so the member reads them again until it would be over.
         Raises: StrategyMismatchError.
         """
         tries = 0 if self._config.group_mismatch == "warn" else self._config.rebalance_max_retries
@@ -93,7 +93,7 @@ class JoiningChecks:
         config = self._config
         strategy = classic_strategy(config)
         if not self._is_anything_owned():
-            # a group that starts: nothing could be told
+            # the group starts: no owner znode shows a strategy yet
             return None
         group = GroupReader(
             self._store, config.group_id, exclude_internal_topics=config.exclude_internal_topics, on_change=None
@@ -129,7 +129,7 @@ class JoiningChecks:
 
 
 def classic_strategy(config: ConsumerConfig) -> ClassicStrategy:
-    """The strategy for a group without a leader, and for a led one with members that follow no leader."""
+    """Return the strategy for a group without a leader, and for a led one with members that follow no leader."""
     names = (name.strip().lower() for name in config.partition_assignment_strategy.split(","))
     known = next((name for name in names if name in ASSIGNORS), "range")
     return ClassicStrategy.of(known, cast(Dialect, config.partition_assignment_dialect))

@@ -32,7 +32,7 @@ class KafkaStream:
         self._check_not_inside = check_not_inside
 
     def __iter__(self) -> Iterator[Message]:
-        """The messages, one by one, until the connector is shut down or unsubscribes.
+        """Return an iterator over the messages, one by one, until the connector is shut down or unsubscribes.
 
         An iterator belongs to one thread. If another thread continues with it, the stream may notice that late: up to
         255 messages, no more than the user's code handled in 0.1 ms, still count as in hand of the first thread. If two
@@ -53,8 +53,8 @@ class KafkaStream:
         A waiting call also raises when another thread asks: after asyncio.wait_for(to_thread(next, stream)) timed out,
         no code takes the message of the thread that still waits.
 
-        If an exception such as Ctrl-C strikes as the call returns, the message counts as handed out, though the caller
-        does not have it. A loop over the stream has no such moment.
+        If an exception such as Ctrl-C interrupts the return of this call, the message counts as handed out, although
+        the caller does not have it. That cannot happen in a loop over the stream.
         """
         return next(self._stream)
 
@@ -73,12 +73,12 @@ class KafkaStream:
     def arrow_batches(
         self, max_messages: int = 65536, timeout: float | None = None, columns: Collection[str] = COLUMNS
     ) -> Iterator[pa.RecordBatch]:
-        """Arrow record batches of up to max_messages messages, until the connector is shut down.
+        """Yield Arrow record batches of up to max_messages messages, until the connector is shut down.
 
         Columns: key, value (binary), topic (dictionary of strings), partition (int32), offset (int64), timestamp (ms,
         UTC, null if there is none), timestampType (int32); name them to get fewer, or "headers" too. A batch is as
-        large as what a broker sent of a partition, about fetch.message.max.bytes. The fastest way where the columnar
-        fetcher fetches: see docs/fetching.md.
+        large as what a broker sent of a partition, about fetch.message.max.bytes. With the columnar fetcher this is the
+        fastest way to read: see docs/fetching.md.
 
         timeout: as for batches; then a batch without rows is handed out.
         Raises: as batches; ValueError for an unknown column, or none at all; ConfigError if pyarrow is not installed.

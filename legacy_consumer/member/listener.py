@@ -88,11 +88,11 @@ class LossListener(RebalanceListener, Protocol):
 class GenerationListener(Protocol):
     """Hooks with the names and the timing of Java's ConsumerRebalanceListener.
 
-    In a led group each generation calls them, with an empty set too: with an eager strategy on_partitions_revoked
-    before the member joins and on_partitions_assigned when it has what it was given; with a cooperative one
-    on_partitions_revoked only for what a generation takes, and on_partitions_assigned for what it adds. In a classic
-    group they are called only for partitions that move. Without on_partitions_lost, lost partitions are reported as
-    revoked.
+    In a led group the member calls them for each generation, with an empty set too. With an eager strategy it calls
+    on_partitions_revoked before it joins, and on_partitions_assigned when it owns its share. With a cooperative one it
+    calls on_partitions_revoked only for partitions that a generation takes away, and on_partitions_assigned for those
+    that it adds. In a classic group the member calls them only for partitions that move. If the listener has no
+    on_partitions_lost, the member reports lost partitions as revoked.
     """
 
     def on_partitions_revoked(self, partitions: frozenset[TopicPartition]) -> None:
@@ -111,7 +111,7 @@ class JavaStyle:
         self.adapted = listener
 
     def before_releasing_partitions(self, partitions: frozenset[TopicPartition]) -> None:
-        """Revoked."""
+        """Report revoked partitions."""
         self.adapted.on_partitions_revoked(partitions)
 
     def before_starting_fetchers(
@@ -119,25 +119,25 @@ class JavaStyle:
         partitions: Mapping[TopicPartition, ConsumerThreadId],
         assignment: Assignment,  # noqa: ARG002
     ) -> None:
-        """Assigned; a change of other members' shares alone is not reported."""
+        """Report assigned partitions; not a change of other members' shares alone."""
         if partitions:
             self.adapted.on_partitions_assigned(frozenset(partitions))
 
     def on_partitions_lost(self, partitions: frozenset[TopicPartition]) -> None:
-        """Lost, or revoked if the listener has no on_partitions_lost."""
+        """Report lost partitions, as revoked if the listener has no on_partitions_lost."""
         getattr(self.adapted, "on_partitions_lost", self.adapted.on_partitions_revoked)(partitions)
 
     def nothing_revoked(self) -> None:
-        """A generation begins, and this member gives up nothing for it."""
+        """Report a generation for which this member releases nothing."""
         self.adapted.on_partitions_revoked(frozenset())
 
     def nothing_assigned(self) -> None:
-        """A generation was assigned, and this member gains nothing."""
+        """Report a generation in which this member gains nothing."""
         self.adapted.on_partitions_assigned(frozenset())
 
 
 class JavaStyleWithStarts(JavaStyle):
-    """The same for a listener that also has starting_offsets."""
+    """Adapts a listener with Java's hooks that also has starting_offsets."""
 
     def starting_offsets(self, partitions: Mapping[TopicPartition, int | None]) -> Mapping[TopicPartition, int | None]:
         """Call the listener's own hook."""

@@ -48,9 +48,9 @@ class ListenerCalls:
         self._over = False
         self._late = False
         self.give_up_at = float("inf")
-        """By time.monotonic(): after it call() waits for no hook."""
+        """The time, by time.monotonic(), after which call() waits for no hook."""
         self.errors = 0
-        """How many hooks raised, did not return in time, or could not be called."""
+        """The number of hooks that raised, did not return in time, or could not be called."""
 
     def call(self, hook: Hook, timeout_s: float) -> None:
         """Call a hook and wait for it, timeout_s at most; if an earlier hook is late, do not wait."""
@@ -73,8 +73,8 @@ class ListenerCalls:
         if self._is_over_in_time(done, 0.0 if late else timeout_s):
             return
         with self._lock:
-            # the hook may have returned a moment ago, and its thread may have taken _late back already: set now, it
-            # would stay, and the next call would not wait for its hook
+            # the hook may have returned a moment ago, and its thread may have reset _late already: if it were set now,
+            # it would stay set, and the next call would not wait for its hook
             if done.is_set():
                 return
             self.errors += 1
@@ -177,6 +177,6 @@ class BoundedCall(Generic[Result]):
     def _run(self) -> None:
         try:
             self._answer = self._ask()
-        except BaseException as error:  # noqa: BLE001  (it is raised where the answer is waited for)
+        except BaseException as error:  # noqa: BLE001  (wait() raises it)
             self._error = error
         self._done.set()

@@ -1,6 +1,6 @@
 """Membership: the parts of a connector from the creation of its streams until it leaves the group.
 
-It puts the parts of a member together, and a connector that unsubscribes makes a new one.
+It connects the parts of a member. A connector makes a new Membership when it unsubscribes.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class MemberStreams:
         return self.by_key.values()
 
     def stream_of(self, tp: TopicPartition, thread: ConsumerThreadId) -> GatedStream:
-        """A static subscription has streams of its own for each topic, a filter shares them among all."""
+        """Return the stream of a partition: a static subscription has streams for each topic, a filter for all."""
         static = self.by_key.get((tp.topic, thread.thread))
         return static if static is not None else self.by_key[None, thread.thread]
 
@@ -102,7 +102,7 @@ class Membership:
         self.is_taken = False
         """Whether a thread creates the streams, or has created them."""
         self.has_joined = False
-        """Whether they exist."""
+        """Whether the streams exist and the first share is decided."""
         self.streams = MemberStreams()
         self._past = past
         self._coordinator: Coordinator | None = None
@@ -148,7 +148,7 @@ class Membership:
 
     @property
     def has_begun(self) -> bool:
-        """Whether there is a member that must leave."""
+        """Whether there is a coordinator, which leave() must close."""
         return self._coordinator is not None
 
     @property
@@ -178,7 +178,7 @@ class Membership:
         if status.phase is Phase.CLOSED:
             raise ConsumerClosedError
         if status.phase is Phase.DEGRADED and (mismatch := self.checks.mismatch()) is not None:
-            # it could not be seen before I joined, while the group was moving
+            # the check before joining may have missed the mismatch, while the group rebalanced
             self.checks.judge(mismatch)
         self.has_joined = True
 
@@ -202,7 +202,7 @@ class Membership:
         return replace(status, held=self._follower.held, brokers=brokers, led=led, error=error)
 
     def _standing(self) -> Standing | None:
-        """None with group.coordination=classic."""
+        """Return the member's standing in a led group; None with group.coordination=classic."""
         coordinator, led = self._coordinator, self._led
         if coordinator is None or led is None:
             return Standing() if self._config.group_coordination == LED else None
@@ -262,7 +262,7 @@ class Membership:
                 self.delivery.let_go(this_thread())
                 self._coordinator.close(timeout_s)
             except BaseException:
-                # Ctrl-C: the connection is closed next, so what is done is committed now, and the coordinator ends
+                # Ctrl-C: the connector closes its connections next; commit finished messages and end the coordinator
                 self._commit_in_haste()
                 self._post(CloseRequested(0))
                 raise
@@ -270,14 +270,14 @@ class Membership:
     def _commit_in_haste(self) -> None:
         if self._config.auto_commit_enable and self._lease.holds():
             try:
-                # not on this thread: it may wait for another commit, and for ZooKeeper
+                # on another thread, because a commit may wait for an earlier one, and for ZooKeeper
                 BoundedCall(self.delivery.commit, f"{self.consumer_id}-last-commit").wait(_HASTE_S)
             except Exception as error:  # noqa: BLE001 - it must not hide the interrupt
                 logger.warning("%s: ends without a last commit: %s", self.consumer_id, error)
 
     @property
     def has_left(self) -> bool:
-        """Whether it has ended, cleanly or not."""
+        """Whether the coordinator has ended, in order or not."""
         return self._coordinator is not None and self._coordinator.is_closed
 
     def has_left_in_order(self) -> bool:
@@ -306,7 +306,7 @@ class Membership:
         """Return whether messages may be handed out. Raises: AuthenticationError, instead of an endless wait."""
         refusal = self._coordinator.refusal if self._coordinator is not None else None
         if refusal is not None:
-            # first: it may come while the lease of the session before still runs, and nothing is left to wait for
+            # checked first: the lease of the session before may still run, but no further messages can come
             raise AuthenticationError(str(refusal))
         return self._lease.holds()
 
@@ -333,10 +333,10 @@ class Membership:
             policy=Policy(
                 max_retries=config.rebalance_max_retries,
                 backoff_ms=config.rebalance_backoff_ms,
-                # kazoo sees a dead connection within two thirds of the session timeout; what is left of it is a third
+                # kazoo notices a dead connection within two thirds of the session timeout, so a third of it is left
                 suspicion_ms=self._store.session_timeout_ms // 4,
                 drain_timeout_ms=config.drain_timeout_ms,
-                # in a led group the leader waits for others, and decides when members that left are missed
+                # in a led group the leader waits for others, and decides when a member that left counts as gone
                 gather_ms=0 if is_led else config.group_initial_rebalance_delay_ms,
                 absence_ms=0 if is_led else config.scheduled_rebalance_max_delay_ms,
             ),
@@ -363,7 +363,7 @@ class Membership:
             tell_nothing_revoked=self.delivery.tell_nothing_revoked,
             tell_nothing_assigned=self.delivery.tell_nothing_assigned,
             clock=self._clock,
-            # a member that drains that long joins after it
+            # a member joins only after it has drained, which may take that long
             rebalance_timeout_ms=config.drain_timeout_ms + _REBALANCE_MARGIN_MS,
             initial_delay_ms=config.group_initial_rebalance_delay_ms,
         )

@@ -40,7 +40,7 @@ _generation = _Generation()
 
 
 class OwningProcess:
-    """Remembers in which process it was made."""
+    """Remembers the process that made it. told: the object whose end_in_child() runs in a forked child."""
 
     def __init__(self, told: ToldInChild | None = None) -> None:
         self._number = _generation.number
@@ -57,6 +57,6 @@ class OwningProcess:
         raise TypeError(msg)
 
     def check(self) -> None:
-        """Raises: ForkedConsumerError in a forked child."""
+        """Refuse a call in a forked child. Raises: ForkedConsumerError."""
         if self._number != _generation.number:
             raise ForkedConsumerError

@@ -42,8 +42,8 @@ _ONE_BY_ONE = Demand(TAKEN_AT_ONCE)
 class _Turns:
     """The turns of one loop over messages. If the thread has changed since the last turn, the next is one message.
 
-    Not a generator: when a second thread asks while the first waits in it, chain() drops it, and CPython would free it
-    under the first one.
+    Not a generator: when a second thread asks while the first waits in it, chain() drops the generator, and CPython
+    would free it while the first thread still runs in it.
     """
 
     __slots__ = ("_next_turn", "began", "hand", "turn", "user")
@@ -102,7 +102,7 @@ class GatedStream(HandSource):
                 for message in hand.iterator:
                     return message
             except BaseException:
-                # it may have left the iterator, and the caller never gets it
+                # the message may have left the iterator, and the caller does not get it
                 self._put_back(hand, before)
                 raise
 
@@ -130,7 +130,7 @@ class GatedStream(HandSource):
     def _checked_wholes(
         self, most: int, timeout: float | None, make: Callable[[Chunk], Handed], *, as_columns: bool
     ) -> Iterator[Handed]:
-        # at the call, not when the first one is asked for
+        # checked at the call, not at the request for the first batch
         count = checked_number(most, "max_messages")
         patience = None if timeout is None else checked_seconds(timeout)
         return self._wholes(Demand(count, patience, whole=True, as_columns=as_columns), make)

@@ -1,6 +1,6 @@
 """The delivery of this member's partitions: their start positions, and their streams. Commits: committer.py.
 
-The consumer's side of rebalance.delivery: the coordinator decides which partitions come and go.
+It implements rebalance.delivery: the coordinator decides which partitions come and go.
 """
 
 from __future__ import annotations
@@ -65,11 +65,11 @@ class Streams(Protocol):
     """The stream of each partition."""
 
     def all(self) -> Collection[GatedStream]:
-        """Every stream of the connector."""
+        """Return every stream of the connector."""
         ...
 
     def stream_of(self, tp: TopicPartition, thread: ConsumerThreadId) -> GatedStream:
-        """The stream of one of this member's consumer thread ids."""
+        """Return the stream of a partition that this member's consumer thread owns."""
         ...
 
 
@@ -94,11 +94,11 @@ class StreamDelivery:
         self._streams = streams
         self._calls: ListenerCalls | None = None
         self._earlier: ListenerCalls | None = None
-        """The calls of an earlier membership: if the listener is the same, its hooks go on behind them."""
+        """The listener calls of an earlier membership: hooks of the same listener wait for their end."""
         self._close_by = float("inf")
         self._buried: set[str] = set()
-        """Topics that were deleted while this member read them. Without a committed offset it begins a new topic of the
-        name at EARLIEST with every claim, for good: it may have released the partition before its first commit."""
+        """Topics that were deleted while this member read them. From then on, the member begins a partition of such a
+        name without a committed offset at EARLIEST: it may have released it before the new topic's first commit."""
         self._running: dict[TopicPartition, GatedStream] = {}
         self.resetting: frozenset[TopicPartition] = frozenset()
         """See resets.follower.FollowingDelivery."""
@@ -123,9 +123,9 @@ class StreamDelivery:
     # For the coordinator.
 
     def begin(self, claimed: Mapping[TopicPartition, ConsumerThreadId], assignment: Assignment) -> None:
-        """Read the committed offsets, now that the owner znodes stand and no other member commits, and start."""
+        """Read the committed offsets, and start. The owner znodes exist, so no other member commits meanwhile."""
         if not claimed and self.listener is None:
-            # the case of most members in a change: only the shares of others changed, and no hook needs to know
+            # the usual case: only shares of other members changed, and there is no listener to call
             return
         chosen: dict[TopicPartition, int] = {}
         held: dict[TopicPartition, str] = {}
@@ -139,7 +139,7 @@ class StreamDelivery:
             finally:
                 self.committer.beginning = frozenset()
             held.update(unsaid)
-        # a commit of an earlier life of these partitions may be under way: either it is read here, or refused later
+        # a commit of an earlier claim of these may be under way: its offset is read here, or it is refused later
         with self.committer.lock:
             committed = self._committed(claimed)
             held.update(_problems(committed))
@@ -175,7 +175,7 @@ class StreamDelivery:
             by_stream.setdefault(self._streams.stream_of(tp, thread), {})[tp] = starts[tp]
         listened = self.listener is not None
         for stream, positions in by_stream.items():
-            # a hook may seek in them, and pause them
+            # before the hook, which may seek in the partitions and pause them
             self._running.update(dict.fromkeys(positions, stream))
             stream.begin(positions, {tp: epochs[tp] for tp in positions}, shut=listened)
         if listened:
@@ -184,7 +184,7 @@ class StreamDelivery:
                 stream.go_on(positions)
 
     def stop(self, partitions: Collection[TopicPartition]) -> None:
-        """Shut the gate."""
+        """Shut the gates of these partitions."""
         for stream, own in self._by_stream(partitions).items():
             stream.stop(own)
 
@@ -213,7 +213,7 @@ class StreamDelivery:
         """Drop partitions that were lost with the session, without a commit."""
         self.stop(partitions)
         lost = frozenset(tp for tp in partitions if tp in self._running)
-        # before the hook: calls and commits that begin now leave out what this member does not own any more
+        # before the hook: calls and commits that begin now leave out the lost partitions
         self._forget(partitions)
         try:
             if self.listener is not None and lost:
@@ -223,12 +223,12 @@ class StreamDelivery:
             logger.exception("%s: could not tell its listener what is lost", self._settings.consumer_id)
 
     def tell_nothing_revoked(self) -> None:
-        """Call the listener: a generation begins, and this member gives up nothing for it."""
+        """Call a listener with Java's hooks: a generation begins for which this member releases nothing."""
         if isinstance(self.listener, JavaStyle):
             self._tell(lambda listener: cast(JavaStyle, listener).nothing_revoked())
 
     def tell_nothing_assigned(self) -> None:
-        """Call the listener: a generation was assigned, and this member gains nothing."""
+        """Call a listener with Java's hooks: a generation was assigned in which this member gains nothing."""
         if isinstance(self.listener, JavaStyle):
             self._tell(lambda listener: cast(JavaStyle, listener).nothing_assigned())
 
@@ -236,11 +236,11 @@ class StreamDelivery:
         """Drop partitions of a deleted topic, without a commit."""
         self._buried.update(tp.topic for tp in partitions)
         self.drop(partitions)
-        # may raise, and is tried again: the listener is told once
+        # after the listener's call: this may raise and is retried, and the listener must be called only once
         self.disown(partitions)
 
     def disown(self, partitions: Collection[TopicPartition]) -> None:
-        """Commit 0 where a topic was created again before the last commit."""
+        """Commit 0 for partitions whose topic was created again before the last commit arrived."""
         self.committer.disown(partitions)
 
     def adopt(self, foreign: Mapping[TopicPartition, Committed]) -> None:
@@ -270,7 +270,7 @@ class StreamDelivery:
             stream.resume(Pause.SUSPENDED)
 
     def commit(self) -> None:
-        """The auto commit."""
+        """Carry out an auto commit."""
         self.committer.commit()
 
     # For the connector, on the user's threads.
@@ -293,7 +293,7 @@ class StreamDelivery:
             self._calls.end()
 
     def keep_listener_of(self, earlier: StreamDelivery) -> None:
-        """Go on with the listener of an earlier membership, behind a hook of it that has not returned."""
+        """Take over the listener of an earlier membership; its hooks wait for an earlier hook that has not returned."""
         self.listener = earlier.listener
         calls = earlier._calls or earlier._earlier
         # a hook that unsubscribes may join again, which calls hooks inside it
@@ -312,7 +312,7 @@ class StreamDelivery:
                 stream.let_go()
 
     def stream_with(self, tp: TopicPartition) -> GatedStream:
-        """The stream that hands a partition out. Raises: NotAssignedError."""
+        """Return the stream that hands out a partition. Raises: NotAssignedError."""
         stream = self._running.get(tp)
         if stream is None:
             raise NotAssignedError(tp)
@@ -330,7 +330,7 @@ class StreamDelivery:
         by_hand = frozenset(tp for tp in committed if self._is_by_hand(tp))
 
         def ask(listener: RebalanceListener) -> None:
-            # on the listener's thread: the answer may be a table that asks a database for each entry
+            # checked on the listener's thread: the answer may be a mapping that asks a database for each entry
             answer: object = cast(StartListener, listener).starting_offsets(dict(committed))
             answers.append(checked_starts(answer, committed, by_hand))
 
@@ -385,7 +385,7 @@ class StreamDelivery:
             try:
                 found = asked.wait(self._patience_s())
             except (KafkaError, TimeoutError) as error:
-                # the group must not fail for want of a broker: fetching begins when one is there
+                # a missing broker must not make the rebalance fail: fetching begins when a broker is there
                 logger.warning("%s: starts without log offsets: %s", self._settings.consumer_id, error)
         starts.update((tp, found.get(tp, self._reset_position)) for tp in fresh)
         return starts
@@ -406,9 +406,9 @@ class StreamDelivery:
         self._listener_calls().call(hook, self._patience_s())
 
     def _tell_lost(self, lost: frozenset[TopicPartition], committer: Committer, calls: ListenerCalls) -> None:
-        # `tell` names no self: what the hook calls would count as a call inside of this delivery (interrupted_calls)
+        # `tell` must not use self: the hook's own calls would count as inside this delivery (interrupted_calls)
         def tell(listener: RebalanceListener) -> None:
-            # a commit that is under way may still write them; the coordinator's thread waits no longer than for a hook
+            # a commit under way may still write them; on this thread the wait counts as a part of the hook
             committer.finish()
             if calls.is_over:
                 return
@@ -433,7 +433,7 @@ class StreamDelivery:
 
 
 def _problems(committed: Mapping[TopicPartition, Committed]) -> dict[TopicPartition, str]:
-    """Return why the unreadable offsets among these are so."""
+    """Return {partition: why its committed offset is unreadable}."""
     return {tp: seen.problem for tp, seen in committed.items() if seen.problem is not None}
 
 
@@ -442,5 +442,5 @@ def _without(known: Mapping[TopicPartition, _T], gone: Collection[TopicPartition
 
 
 def _found(starts: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-    """Leave out EARLIEST, LATEST and NO_POSITION: a member commits offsets only."""
+    """Return the starts without EARLIEST, LATEST and NO_POSITION, which a member does not commit."""
     return {tp: start for tp, start in starts.items() if start >= 0}

@@ -1,6 +1,6 @@
 """A member's side of a reset: holds its partitions while an operator writes their offsets, and continues from there.
 
-It wraps the delivery, so the coordinator's calls tell it which partitions are owned and which are about to be released.
+It wraps the delivery: the coordinator's calls show it which partitions the member owns, and which it will release.
 All its work is on the coordinator's thread: watches and events of the session only post an errand. It reads the present
 request and brings its partitions into the matching state, so an extra reading does no harm. While it follows a request,
 and after a failed reading, it reads again periodically.
@@ -108,7 +108,7 @@ class ResetFollower:
         """Partitions that the coordinator has stopped, and neither resumed nor ended."""
         self._held: set[TopicPartition] = set()
         self._followed: set[TopicPartition] = set()
-        """Partitions that continue already from what the present request has written."""
+        """Partitions that continue already from the offsets of the present request."""
         self._request: Request | None = None
         self._overdue: tuple[str, RequestState] | None = None
         """The id of a request that has taken too long, and the state in which it did."""
@@ -137,7 +137,7 @@ class ResetFollower:
     # Delivery, on the coordinator's thread.
 
     def begin(self, claimed: Mapping[TopicPartition, ConsumerThreadId], assignment: Assignment) -> None:
-        """As the delivery; a running request also holds the claimed partitions.
+        """See Delivery; a running request also holds the claimed partitions.
 
         The member reads it before its next commit: the offsets may have been read before an operator wrote them.
         """
@@ -152,54 +152,54 @@ class ResetFollower:
         begun = [tp for tp in claimed if tp not in waiting]
         self._waiting = waiting
         self._owned.update(begun)
-        # it may have been stopped before it ever began
+        # the coordinator may have stopped a partition before it began
         self._releasing.difference_update(begun)
         if claimed and (self._unseen or self._request is not None):
             self.look()
 
     def stop(self, partitions: Collection[TopicPartition]) -> None:
-        """As the delivery; a request does not open them again."""
+        """See Delivery; the end of a request does not open these partitions."""
         self._releasing.update(partitions)
         self._delivery.stop(partitions)
 
     def undrained(self, partitions: Collection[TopicPartition]) -> frozenset[TopicPartition]:
-        """As the delivery."""
+        """See Delivery."""
         return self._delivery.undrained(partitions)
 
     def go_on(self, partitions: Collection[TopicPartition]) -> None:
-        """As the delivery, except for held partitions."""
+        """See Delivery; held partitions stay shut."""
         self._releasing.difference_update(partitions)
         self._delivery.go_on([tp for tp in partitions if tp not in self._held])
 
     def end(self, partitions: Collection[TopicPartition]) -> None:
-        """As the delivery."""
+        """See Delivery."""
         self._delivery.end(partitions)
         self._forget(partitions)
 
     def drop(self, partitions: Collection[TopicPartition]) -> None:
-        """As the delivery."""
+        """See Delivery."""
         self._delivery.drop(partitions)
         self._forget(partitions)
 
     def bury(self, partitions: Collection[TopicPartition]) -> None:
-        """As the delivery."""
+        """See Delivery."""
         self._delivery.bury(partitions)
         self._forget(partitions)
 
     def disown(self, partitions: Collection[TopicPartition]) -> None:
-        """As the delivery."""
+        """See Delivery."""
         self._delivery.disown(partitions)
 
     def pause(self) -> None:
-        """As the delivery."""
+        """See Delivery."""
         self._delivery.pause()
 
     def resume(self) -> None:
-        """As the delivery."""
+        """See Delivery."""
         self._delivery.resume()
 
     def commit(self) -> None:
-        """As the delivery."""
+        """See Delivery."""
         self._delivery.commit()
 
     def _forget(self, partitions: Collection[TopicPartition]) -> None:
@@ -214,15 +214,15 @@ class ResetFollower:
             self._post(Errand(self.look))
 
     def _on_change(self, event: WatchEvent) -> None:
-        # a watch that was lost with its connection is set again when that is back
+        # after a lost connection, the look at the reconnection sets the watch again
         self._unseen = True
         if event.kind is not WatchKind.LOST:
             self._post(Errand(self._look_for_news))
 
-    # What is done about them, on the coordinator's thread.
+    # Reactions to events, on the coordinator's thread.
 
     def _look_for_news(self) -> None:
-        """Look, unless partitions that began meanwhile have looked already."""
+        """Look, unless a begin of partitions has looked since the event."""
         if self._unseen:
             self.look()
 
@@ -244,14 +244,14 @@ class ResetFollower:
                 self._follow(request)
             self._complaint = None
         except Exception as error:  # noqa: BLE001 - it is logged
-            # there may be no watch now; and partitions that have begun must not be begun anew
+            # there may be no watch now. The error is not raised: begin() would fail after its partitions have begun
             self._unseen = True
             self._complain(error, is_asked=request is not None or self._request is not None)
         if self._unseen or self._request is not None:
             self._later(Errand(self.look), _AGAIN_MS)
 
     def _complain(self, error: Exception, *, is_asked: bool) -> None:
-        """Log why a look failed, loud once and not with every look."""
+        """Log why a look failed; the same error again at level DEBUG."""
         expected = error if isinstance(error, LegacyConsumerError) else None
         if is_asked:
             level, what = logging.WARNING, f"cannot follow the reset that {self._path} asks for"
@@ -273,14 +273,14 @@ class ResetFollower:
         if not self._keeps_folder:
             return
         for path in (self._answers_path.rpartition("/")[0], self._answers_path):
-            # without parents: the group's own folder has to be open for the ids of all
+            # no parents are created: with an ACL on the group's own folder other clients could not register
             with contextlib.suppress(NodeExistsError):
                 self._store.create(path, None)
         self._keeps_folder = False
 
     def _read(self) -> Request | None:
         self._unseen = False
-        # the watch of exists fires on creation, change and deletion alike, so one request is all that a join costs
+        # the watch of exists fires on creation, change and deletion, so a join costs one request
         if self._store.exists(self._path, self._on_change) is None:
             return None
         try:
@@ -298,7 +298,7 @@ class ResetFollower:
 
     def _follow(self, request: Request) -> None:
         if self._request is None or self._request.request_id != request.request_id:
-            # what an earlier request holds must not wait for this one
+            # partitions held for an earlier request must not wait for this one
             self._go_back()
             logger.warning(
                 "%s: an operator asks to reset offsets of %d partitions", self._name, len(request.partitions)
@@ -311,15 +311,15 @@ class ResetFollower:
         if (request.request_id, request.state) == self._overdue:
             self._let_flow()
             return
-        # messages in hand must not be committed over what the operator writes
+        # a commit of messages in hand must not overwrite the operator's offsets
         self._delivery.resetting = request.partitions - self._followed
         if request.state is RequestState.PREPARE:
             self._delivery.stop(mine - self._held)
             self._held |= mine
             self._answer(Answer(request.request_id, AnswerState.READY, answered))
         else:
-            # also for partitions claimed in between: their offsets may have been read before the reset wrote them
-            # once each: if the answer fails and is written later, the stored offset may be an own commit by then
+            # also partitions claimed meanwhile: begin() may have read their offsets before the operator wrote them.
+            # Once each: if the answer fails and is written later, the stored offset may be an own commit by then
             if fresh := (mine - self._followed) | self._held:
                 self._take_up(fresh, is_applied=True)
                 self._followed |= mine
@@ -340,7 +340,7 @@ class ResetFollower:
             self.look()
 
     def _go_back(self) -> None:
-        """Continue: the request that the member followed is gone."""
+        """Continue without a request: it is gone, refused or replaced by another one."""
         self._let_flow()
         self._request = None
 
@@ -375,13 +375,13 @@ class ResetFollower:
         changed: dict[TopicPartition, Committed] = {}
         for tp, committed in self._offsets.read(partitions).items():
             if is_applied and committed.problem is not None:
-                # the operator must not be told that this member continues from there
+                # no answer "done": this member cannot continue from that offset
                 raise OffsetError(f"{tp}: {committed.problem}")
             known = self._progress.get(tp)
             # an unreadable offset is no position to continue from: the owner's next commit repairs it
             before = committed if known is None or committed.problem is not None else known.committed
             is_own = not is_applied and self._offsets.wrote(tp, committed)
-            # of a znode that was deleted and created anew, versions count from 0 again: only the transaction differs
+            # a znode that was deleted and created again counts versions from 0 again: only the transaction differs
             is_gone = not is_applied and committed.offset is None
             if not is_own and not is_gone and _written(before) != _written(committed):
                 changed[tp] = committed
@@ -399,8 +399,8 @@ class ResetFollower:
         self._answered, self._answered_in = answer, session_id
 
     def _withdraw(self) -> None:
-        """Delete the answer, of whichever session of this member."""
-        # no session's until that is done: a deletion that fails is tried again, and no answer counts as written
+        """Delete the answer, also of an earlier session of this member."""
+        # first: until the deletion has succeeded no answer counts as written, so a failed deletion is retried
         self._answered_in = 0
         with contextlib.suppress(NoNodeError):
             self._store.delete(self._answer_path)

@@ -1,7 +1,7 @@
 """The znodes of a reset that running members follow. No I/O.
 
-    /consumers/G/requests/reset              ephemeral of the operator's command: what is to be reset, and how far it is
-    /consumers/G/requests/answers/<id>       ephemeral of each member concerned: what it has done about it
+    /consumers/G/requests/reset              ephemeral of the operator's command: the partitions and the reset's state
+    /consumers/G/requests/answers/<id>       ephemeral of each member concerned: its partitions and its state
 
 JVM members and Kafka's tools read only ids, owners and offsets of a group, so they ignore these znodes. They cannot
 follow a reset and must be stopped.
@@ -74,29 +74,29 @@ class Answer:
 
 
 def request_path(group: str) -> str:
-    """The path of the one request at a time; a second operator finds the znode there."""
+    """Return the path of the request; a second operator's command finds the znode there, and cannot create it."""
     return f"/consumers/{group}/requests/reset"
 
 
 def answers_path(group: str) -> str:
-    """Parent of the answers, made by the operator's command."""
+    """Return the parent of the answers. The operator's command creates it, or a member with zookeeper.set.acl."""
     return f"/consumers/{group}/requests/answers"
 
 
 def answer_path(group: str, consumer_id: str) -> str:
-    """A member's answer."""
+    """Return the path of a member's answer."""
     return f"{answers_path(group)}/{consumer_id}"
 
 
 def encode_request(request: Request) -> bytes:
-    """See the module."""
+    """Return the data of the request's znode; see the module."""
     return _encode(
         {"version": _VERSION, "id": request.request_id, "state": request.state.value}, request.partitions, ""
     )
 
 
 def decode_request(path: str, data: bytes | None) -> Request:
-    """Raises: MalformedZnodeError."""
+    """Return the request in a znode. Raises: MalformedZnodeError."""
     document = _decode(path, data)
     state = _STATES.get(document.text("state"))
     if state is None:
@@ -105,7 +105,7 @@ def decode_request(path: str, data: bytes | None) -> Request:
 
 
 def encode_answer(answer: Answer) -> bytes:
-    """See the module."""
+    """Return the data of the answer's znode; see the module."""
     return _encode(
         {"version": _VERSION, "request": answer.request_id, "state": answer.state.value},
         answer.partitions,
@@ -114,7 +114,7 @@ def encode_answer(answer: Answer) -> bytes:
 
 
 def decode_answer(path: str, data: bytes | None) -> Answer:
-    """Raises: MalformedZnodeError."""
+    """Return the answer in a znode. Raises: MalformedZnodeError."""
     document = _decode(path, data)
     state = _ANSWERS.get(document.text("state"))
     if state is None:

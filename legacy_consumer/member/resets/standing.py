@@ -18,11 +18,11 @@ _SHOWN = 3
 
 @dataclass(frozen=True, slots=True)
 class StandingReset:
-    """A request for a reset that is there now.
+    """The request for a reset that a group has now.
 
-    request: None if it is unreadable. session_id: that of the command that wrote it; 0 = none stands for it.
-    since_ms: since 1970, by ZooKeeper's clock. is_overdue: by this machine's, it is there for longer than any member
-    waits; ZooKeeper would tell its time only after a write.
+    request: None if it is unreadable. session_id: the session of the command that wrote it; 0 = the znode is not
+    ephemeral. since_ms: when the znode was created, in ms since 1970, by ZooKeeper's clock. is_overdue: whether it is
+    older than any member waits, by this machine's clock: only a write would show the time of ZooKeeper's clock.
     """
 
     path: str
@@ -33,17 +33,17 @@ class StandingReset:
 
     @property
     def is_running(self) -> bool:
-        """A normal reset: nothing is wrong with the group. All others stay until an operator ends them."""
+        """Whether this is a normal reset, and nothing is wrong. Any other stays until an operator ends it."""
         return self.heeded and not self.is_overdue
 
     @property
     def heeded(self) -> bool:
-        """Members follow only a readable request of a session that lives."""
+        """Whether members follow the request: it is readable, and of a session that lives."""
         return self.request is not None and self.session_id != 0
 
     @property
     def holds(self) -> frozenset[TopicPartition]:
-        """The partitions that the members hand nothing out of because of it."""
+        """The partitions that the members hold because of the request."""
         if self.request is None or not self.is_running or self.request.state is not RequestState.PREPARE:
             return frozenset()
         return self.request.partitions
@@ -68,7 +68,7 @@ class StandingReset:
 
     @property
     def advice(self) -> str:
-        """The remedy that ends it."""
+        """The text that tells an operator how to end the reset."""
         deletion = f"with ZooKeeper's own client: delete {shlex.quote(self.path)}"
         if not self.session_id:
             return f"no other reset can begin while it is there; delete the znode {deletion}"
@@ -79,12 +79,12 @@ class StandingReset:
 
 
 def standing_reset(store: ZkStore, group: str, *, clock: Clock | None = None) -> StandingReset | None:
-    """The group's request, None if there is none. Raises: ZooKeeperError."""
+    """Return the group's request; None if there is none. Raises: ZooKeeperError."""
     return standing_resets(store, [group], clock=clock)[0]
 
 
 def standing_resets(store: ZkStore, groups: Sequence[str], *, clock: Clock | None = None) -> list[StandingReset | None]:
-    """As standing_reset, for each of many groups."""
+    """Return the request of each group, as standing_reset."""
     paths = [request_path(group) for group in groups]
     now_ms = (clock or SystemClock()).wall_ms()
     return [
