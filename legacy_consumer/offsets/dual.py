@@ -34,11 +34,11 @@ class DualOffsetStore:
         """Partitions whose greater offset only Kafka has: the next commit writes it to ZooKeeper, as the JVM does."""
 
     def wants_unchanged(self, _tp: TopicPartition, _seen: Committed) -> bool:
-        """True for Kafka, where offsets would expire; unchanged znodes are not written."""
+        """Return True: in Kafka offsets would expire. The commit does not write unchanged znodes."""
         return True
 
     def read(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, Committed]:
-        """The greater of both offsets, with the znode's version. Raises: GroupOffsetsUnavailableError."""
+        """Return the greater of both offsets, with the znode's version. Raises: GroupOffsetsUnavailableError."""
         # in this order: if an operator writes both in between, the znode's version is the old one, and no commit passes
         in_zookeeper = self._zookeeper.read(partitions)
         in_kafka = self._kafka.fetch(partitions)
@@ -70,7 +70,7 @@ class DualOffsetStore:
         self._behind.difference_update(result.committed)
         passed = set(result.committed)
         if isinstance(result.failure, SessionExpiredError):
-            # a part of the commit took so long: the next owner may have begun, and reads what ZooKeeper has
+            # the session ended during the commit: the next owner may have begun already, from the offsets in ZooKeeper
             passed = set()
         in_kafka = CommitResult()
         going = {tp: commits[tp] for tp in sorted(passed)}
@@ -92,7 +92,8 @@ class DualOffsetStore:
 def greater(in_zookeeper: Committed, in_kafka: KafkaOffset) -> Committed:
     """Merge the offsets of both stores. An offset in Kafka without a topic id is judged like its znode.
 
-    A JVM member writes both and marks neither: if the znode is of an earlier topic, so is what is not beyond it.
+    A JVM member writes both and marks neither: if the znode is of an earlier topic, so is an offset in Kafka that
+    is not greater.
     """
     kafka = committed_in_kafka(in_kafka, in_zookeeper.topic)
     problem = in_zookeeper.problem or kafka.problem
@@ -106,6 +107,6 @@ def greater(in_zookeeper: Committed, in_kafka: KafkaOffset) -> Committed:
     found = max((o for o in (in_zookeeper.offset, offset) if o is not None), default=None)
     old = max((o for o in (in_zookeeper.outlived, outlived) if o is not None), default=None)
     outlived = old if found is None else None
-    # an offset that only Kafka has is of no transaction of ZooKeeper's
+    # no transaction of ZooKeeper wrote an offset that only Kafka has
     transaction = in_zookeeper.transaction if found == in_zookeeper.offset else 0
     return replace(in_zookeeper, offset=found, outlived=outlived, transaction=transaction)

@@ -15,16 +15,16 @@ apart, in this order:
   broker started;
 - no topic was ever deleted from /brokers/topics of this ensemble: so there is no earlier topic.
 
-If none of them holds, the offset counts as an earlier topic's. That is wrong for one kind of offset: somebody imported
-it before its topic was created, and some topic was deleted before a client committed the offset once more. So if an
-offset counts by the third fact alone, a member writes it again with its next commit. For stopped groups doctor reports
-it.
+If none of them holds, the offset counts as an earlier topic's. That is wrong for one kind of offset: an operator
+imported it before its topic was created, and some topic was deleted before a client committed the offset once more. So
+if an offset counts by the third fact alone, a member writes it again with its next commit. For stopped groups doctor
+reports it.
 
 How to call it:
 
     topics = read_topic_origins(store, names)                       # topic_lives.py; one request for all topics
     written = written_in_zookeeper(path, znode)                     # or written_in_kafka(offset, metadata)
-    judgement = judge(written, topics.get(name), (earliest, latest))  # log=None if it was not asked for, or not told
+    judgement = judge(written, topics.get(name), (earliest, latest))  # log=None if it is not known
     judgement.verdict      # a Verdict
     judgement.position     # where a member goes on; None if nothing counts
     judgement.reason       # why, in words for an operator; also for a valid offset that looks like an earlier topic's
@@ -74,8 +74,8 @@ class TopicOrigin:
 
     @classmethod
     def of(cls, topic: Stat, topic_id: str | None, topic_list: Stat) -> TopicOrigin:
-        """From the Stats of /brokers/topics/T and /brokers/topics."""
-        # creations and deletions are counted together
+        """Return the origin that the Stats of /brokers/topics/T and /brokers/topics show."""
+        # child_changes counts creations and deletions
         deletions = (topic_list.child_changes - topic_list.num_children) // 2
         return cls(topic.czxid, topic_id, topic_list.czxid, deletions)
 
@@ -84,9 +84,9 @@ class TopicOrigin:
 class WrittenOffset:
     """A committed offset as its store returns it.
 
-    offset: None if there is none. problem: why it cannot be read. zxid: when it was written, or for which topic: the
-    zxid of the znode's last write, or of the creation of the topic that a commit to Kafka names. topic_id: of the topic
-    that the commit names. None where the store does not say.
+    offset: None if there is none. problem: why it cannot be read. zxid: the zxid of the
+    znode's last write; for a commit to Kafka, of the creation of the topic that the commit names. topic_id: the id of
+    the topic that the commit names. Both are None if the store does not have them.
     """
 
     offset: int | None
@@ -97,7 +97,7 @@ class WrittenOffset:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """The verdict, the offset as it is written, and why: "" if there is nothing to say."""
+    """The verdict on a stored offset. reason: for an operator; "" if there is nothing to say."""
 
     verdict: Verdict
     offset: int | None = None
@@ -176,7 +176,7 @@ def written_elsewhere(offset: int | None, outlived: int | None) -> int | None:
 
 
 def written_in_zookeeper(path: str, znode: Znode | None) -> WrittenOffset:
-    """An offset znode, None if there is none. A literal -1 is no offset, as for every reader of the JVM."""
+    """Return the offset in a znode; znode: None if it does not exist. As for the JVM's readers, -1 is no offset."""
     if znode is None:
         return WrittenOffset(None)
     try:
@@ -187,7 +187,7 @@ def written_in_zookeeper(path: str, znode: Znode | None) -> WrittenOffset:
 
 
 def written_in_kafka(offset: int | None, metadata: str) -> WrittenOffset:
-    """An offset that the group coordinator keeps. The JVM leaves the metadata empty, which says nothing."""
+    """Return an offset in Kafka, with the topic that its metadata name; the JVM leaves them empty."""
     match = _MARK.fullmatch(metadata)
     if match is None:
         return WrittenOffset(offset)

@@ -1,8 +1,8 @@
 """Offsets in Kafka, in the group coordinator's __consumer_offsets: offsets.storage=kafka.
 
 One request commits every partition that is owned, unchanged ones too, as the JVM does: a broker forgets an offset that
-was not committed for offsets.retention.minutes (a day before Kafka 2.0), and nothing else keeps the offsets of a group
-without members on the broker's side, like this one. A position that is not known yet is not sent; the JVM sends -1.
+was not committed for offsets.retention.minutes (a day before Kafka 2.0), because for the broker this group has no
+members, which would keep its offsets. A position that is not known yet is not sent; the JVM sends -1.
 
 Protection and its limits: an offset in Kafka has no version, and the coordinator accepts any commit without a
 generation. So before a commit one multi in ZooKeeper checks that the session, the registration and the owner znodes
@@ -84,7 +84,7 @@ class KafkaOffsetStore:
     """Implements OffsetStore.
 
     timeout_s: bounds each call that asks the coordinator, offsets.channel.socket.timeout.ms.
-    asking: makes the policy by which the coordinator is asked again, within so many seconds.
+    asking: returns the policy for repeated requests to the coordinator, within the given number of seconds.
     """
 
     def __init__(
@@ -104,14 +104,14 @@ class KafkaOffsetStore:
         self._asking = asking
         self._unanswered: dict[TopicPartition, set[KafkaOffset]] = {}
         self._written: dict[TopicPartition, KafkaOffset] = {}
-        """By the last commit that was answered: its caller may be interrupted before it has noted that."""
+        """The offsets of the last answered commit; an exception may interrupt the caller before it notes them."""
 
     def wants_unchanged(self, _tp: TopicPartition, _seen: Committed) -> bool:
-        """True: brokers delete offsets that are not committed again."""
+        """Return True: brokers delete offsets that are not committed again."""
         return True
 
     def read(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, Committed]:
-        """The committed offsets. Raises: GroupOffsetsUnavailableError when timeout_s is over."""
+        """Return the committed offsets. Raises: GroupOffsetsUnavailableError when timeout_s is over."""
         origins = read_topic_origins(self._store, (tp.topic for tp in partitions))
         found = self.fetch(partitions)
         return {tp: committed_in_kafka(found.get(tp, UNTOLD), origins.get(tp.topic)) for tp in partitions}
@@ -198,7 +198,7 @@ class KafkaOffsetStore:
             raise GroupOffsetsUnavailableError(self._group, error.reason) from error
 
     def _failure(self, partitions: Iterable[TopicPartition], error: Exception) -> Exception:
-        """Return the error; one that waiting does not cure is not retriable."""
+        """Return the error for the result, retriable only if waiting may help."""
         if not isinstance(error, LegacyConsumerError):
             return error
         cause = error.__cause__ if isinstance(error, GroupOffsetsUnavailableError) else error
@@ -211,7 +211,7 @@ class KafkaOffsetStore:
         return any(one.offset == stored.offset for one in self._unanswered.get(tp, ()))
 
     def close(self) -> None:
-        """Close the way to the coordinator."""
+        """Close the connections to the coordinator."""
         self._channel.close()
 
     def _put(
@@ -224,7 +224,7 @@ class KafkaOffsetStore:
         if not todo:
             return
         try:
-            # the coordinator may have been asked for long
+            # the request to the coordinator may have taken long
             self._fence.check_session(session_id)
         except SessionExpiredError as error:
             result.failure = error
@@ -242,10 +242,10 @@ class KafkaOffsetStore:
         try:
             reason = self._channel.write(wanted, within_s)
             if reason is not None:
-                # one partition's refusal is reported for all: see which stand
+                # one reason stands for all partitions: read which offsets the coordinator has
                 now = self._channel.read(wanted, within_s)
                 refused = {tp for tp in wanted if now.get(tp) != wanted[tp]}
-                # an earlier request for the same, or one that the coordinator does not tell of, may have passed
+                # in doubt stay the offsets of earlier requests, and those that the coordinator does not return
                 unwritten &= refused & now.keys()
         except Exception as error:  # noqa: BLE001
             result.failure = self._failure(todo, error)

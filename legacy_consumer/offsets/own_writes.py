@@ -40,7 +40,7 @@ class OwnWrites:
     def begin(self, commits: Mapping[TopicPartition, Commit], session_id: int | None) -> None:
         """Note what a request is about to write, so that a later read does not take it for another client's commit.
 
-        Before the request: the thread may be interrupted at any moment after it.
+        Call it before the request: an exception may interrupt the thread at any moment after that.
         """
         if session_id is not None and session_id != self._session_id:
             # ZooKeeper carries out nothing of an ended session, and a member reads its offsets in the new one
@@ -61,7 +61,7 @@ class OwnWrites:
         self._asked = _NOTHING
 
     def note(self, committed: Mapping[TopicPartition, Committed]) -> None:
-        """Note writes that ZooKeeper has answered, or that were found: no earlier one of these counts any more."""
+        """Note writes that ZooKeeper has answered, or that a read found; forget earlier ones of these partitions."""
         is_answer = bool(self._asked)
         self._written.update(committed)
         self._asked = {tp: commit for tp, commit in self._asked.items() if tp not in committed}
@@ -73,7 +73,7 @@ class OwnWrites:
                 self._before.setdefault(tp, answered_by)
 
     def holds(self, tp: TopicPartition, stored: Committed) -> bool:
-        """Whether this store wrote that. Compares the transaction if an answer named it, else offset and version."""
+        """Return whether this store wrote it: by the transaction if an answer named it, else by offset and version."""
         asked = self._asked.get(tp)
         if asked is not None and (stored.offset, stored.version) == _result_of(asked):
             return True
@@ -84,7 +84,7 @@ class OwnWrites:
         return written is not None and (stored.version, stored.transaction) == (written.version, written.transaction)
 
     def may_have_changed(self, tp: TopicPartition, seen: Committed) -> bool:
-        """Whether the last write got no answer, or its answer was not noted."""
+        """Return whether the last write got no answer, or its answer was not noted."""
         if tp in self._asked or tp in self._doubtful:
             return True
         written = self._written.get(tp)

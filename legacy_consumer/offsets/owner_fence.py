@@ -18,7 +18,7 @@ from zk_layout.store import CheckOp, CreateOp, DeleteOp, Op, ZkStore
 
 
 class OwnerFence:
-    """Asks ZooKeeper who owns the partitions of one group. Any thread may call."""
+    """Checks in ZooKeeper who owns the partitions of one group. Any thread may call."""
 
     def __init__(self, store: ZkStore, group: str) -> None:
         self._store = store
@@ -115,12 +115,12 @@ class OwnerFence:
 
 
 class NoOwnerFence:
-    """A part of a multi that lets it through only while partitions have no owner.
+    """Operations that make a multi fail if a partition has an owner.
 
-    It creates each owner znode and deletes it again, which fails if there is one.
+    They create each owner znode and delete it again; the creation fails if the znode exists.
 
-    ZooKeeper creates nothing in a folder that does not exist. Then the folder itself is created and deleted: it fails
-    if somebody has made the folder meanwhile, to claim a partition of it.
+    ZooKeeper creates nothing in a folder that does not exist. For such a folder the operations create and delete the
+    folder itself: that fails if another client has created it meanwhile, to claim a partition.
     """
 
     def __init__(self, group: str) -> None:
@@ -132,7 +132,7 @@ class NoOwnerFence:
         self._fenced: list[TopicPartition] = []
 
     def ops(self, partitions: Iterable[TopicPartition]) -> list[Op]:
-        """The operations for the front of the multi."""
+        """Return the operations for the front of the multi."""
         fenced: dict[str, TopicPartition] = {}
         for tp in partitions:
             fenced.setdefault(self._path(tp), tp)
@@ -140,11 +140,11 @@ class NoOwnerFence:
         return [*(CreateOp(path, b"") for path in fenced), *(DeleteOp(path) for path in reversed(fenced))]
 
     def partition_at(self, index: int) -> TopicPartition:
-        """Return the partition, or one of those, for which ops has this operation."""
+        """Return the partition of an operation of ops; one of them if the operation is for a whole folder."""
         return self._fenced[index]
 
     def found(self, tp: TopicPartition) -> bool:
-        """Note that what ops creates for this partition exists; returns whether that is its owner znode."""
+        """Note that the znode that ops creates for this partition exists; return whether it is the owner znode."""
         if self._all_missing:
             self._all_missing = False
         elif tp.topic in self._missing:
@@ -154,9 +154,9 @@ class NoOwnerFence:
         return False
 
     def missed(self, tp: TopicPartition) -> bool:
-        """Note that the folder does not exist in which ops creates something for this partition.
+        """Note that the parent of the znode that ops creates for this partition does not exist.
 
-        Returns: whether that is the folder of the group.
+        Returns: whether that parent is the group's folder.
         """
         if self._all_missing:
             return True

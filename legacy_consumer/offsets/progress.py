@@ -1,7 +1,7 @@
 """The progress of each owned partition: consumed, and committed.
 
 Pure bookkeeping, shared by the streams and the committer; a lock makes each change atomic. A partition gets a new epoch
-each time it is claimed, so that a late acknowledgement cannot move its new life.
+each time it is claimed or its position is moved: a late note for an earlier epoch then changes nothing.
 
 Reading takes no lock, because a signal handler may read it at any point.
 """
@@ -44,7 +44,7 @@ class Committed:
     is_fragile: bool = field(default=False, compare=False)
 
     def as_told(self) -> str:
-        """Return what another client did who left the offset like this, in words for a log line."""
+        """Return what another client did to leave the offset like this, in words for a log line."""
         if self.problem is not None:
             return f"committed an unreadable offset ({self.problem})"
         offset = self.outlived if self.offset is None else self.offset
@@ -81,7 +81,7 @@ class Progress:
 
     def __init__(self) -> None:
         self.committing = threading.Lock()
-        """Held from the look at the progress until the commit is noted, and while partitions begin or are reset.
+        """Held from the reading of the progress until the commit is noted, and while partitions begin or are reset.
 
         All memberships of a connector share it: a commit of the last one may still be under way.
         """
@@ -123,7 +123,7 @@ class Progress:
     ) -> None:
         self._partitions[tp] = PartitionProgress(epoch, position, committed, done)
         self._counted[tp] = position
-        # there from the start, so that a rate sees the first messages
+        # the counters exist from the start, so that a rate includes the first messages
         self._consumed[tp.topic] += 0
         self._committed[tp.topic] += 0
 
@@ -148,7 +148,7 @@ class Progress:
                 if known.consumed is None or counted is None:
                     self._counted[tp] = offset
                 elif placed:
-                    # what was consumed before, and is not committed yet, still counts when it is
+                    # messages consumed before and not committed yet still count at their commit
                     self._counted[tp] = counted + offset - known.consumed
                 else:
                     self._consumed[tp.topic] += max(0, offset - known.consumed)
@@ -195,7 +195,7 @@ class Progress:
         *,
         unchanged: Callable[[TopicPartition, Committed], bool] = lambda *_: False,
     ) -> dict[TopicPartition, Commit]:
-        """The offset to commit of each partition, if it differs from the stored one or `unchanged` wants it.
+        """Return the offset to commit of each partition, if it differs from the stored one or `unchanged` wants it.
 
         Of all partitions by default; those without a known position are left out.
         """
@@ -229,8 +229,8 @@ class Progress:
         return self._partitions.get(tp)
 
     def totals(self) -> tuple[dict[str, int], dict[str, int]]:
-        """{topic: messages by which consumed and by which committed offsets grew}, since the member was made."""
-        # in this order, so that never more is committed than consumed
+        """Return {topic: messages by which consumed offsets grew}, and the same of committed ones; all memberships."""
+        # read in this order, so that the result never has more committed than consumed messages
         committed = dict(self._committed)
         return dict(self._consumed), committed
 

@@ -1,4 +1,4 @@
-"""Cuts a commit into as many requests as ZooKeeper needs, and keeps the parts that each commit needs again."""
+"""Splits a commit into requests that ZooKeeper accepts, and keeps the parts that each commit needs again."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def in_requests(
     guard: Sequence[Op],
     ops_of: Callable[[TopicPartition], Sequence[Op]],
 ) -> Iterator[list[TopicPartition]]:
-    """Yield as many partitions, in order, as fit in a request if all were as long as the longest.
+    """Yield the partitions, in order, in lists that fit in one request if all were as long as the longest.
 
     guard: the operations at the front of each request. ops_of: returns the longest operations for a partition.
     """

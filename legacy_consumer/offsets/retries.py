@@ -2,12 +2,12 @@
 
 By the origin of a commit (offsets.commit.max.retries, offsets.channel.backoff.ms):
 
-auto commit           once: the next interval is the next try, and the thread that decides about the group must not wait
-rebalance, shutdown   again until the tries are used up or drain.timeout.ms is over: others wait for the partitions
+auto commit           once: the next interval is the next try, and the coordinator's thread must not wait
+rebalance, shutdown   again until the tries are used up or drain.timeout.ms is over: other members wait meanwhile
 commit_offsets()      again until the tries are used up, or shutdown() is called
 
-The JVM does nearly the reverse: 0.8.2 tries once but at shutdown, and from 0.9 on its flag is turned round, so that the
-timer and commitOffsets(false) try again while a rebalance, a shutdown and commitOffsets(true) do not.
+The JVM does nearly the reverse. 0.8.2 tries once, except at shutdown. From 0.9 on its flag is inverted: the timer and
+commitOffsets(false) try again, while a rebalance, a shutdown and commitOffsets(true) do not.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ class RetrySettings:
 
 
 def explicit_commit(settings: RetrySettings, closing: Flag) -> Retrying:
-    """For a call of the user's code, which waits."""
+    """Return the policy for commit_offsets(): the user's code waits for it."""
     return Retrying(
-        # of an Event tenacity uses is_set and wait, which a Flag has
+        # tenacity uses only is_set and wait of an Event, and a Flag has both
         stop=stop_after_attempt(1 + settings.max_retries) | stop_when_event_set(closing),  # type: ignore[arg-type]
         wait=wait_fixed(settings.backoff_s),
         retry=retry_if_exception(_is_retriable_in_kafka),
@@ -50,7 +50,7 @@ def explicit_commit(settings: RetrySettings, closing: Flag) -> Retrying:
 
 
 def last_commit(settings: RetrySettings, within_s: float) -> Retrying:
-    """Before a release: this member cannot commit these partitions after it."""
+    """Return the policy for the commit before a release, after which this member can commit these no more."""
     return Retrying(
         stop=stop_after_attempt(1 + settings.max_retries) | stop_before_delay(within_s),
         wait=wait_fixed(settings.backoff_s),
@@ -60,7 +60,7 @@ def last_commit(settings: RetrySettings, within_s: float) -> Retrying:
 
 
 def coordinator_answer(backoff_s: float, within_s: float) -> Retrying:
-    """The policy of a read: a coordinator that has just moved, or is loading the offsets, refuses at once."""
+    """Return the policy for a read: a coordinator that has just moved, or is loading offsets, refuses at once."""
     return Retrying(
         stop=stop_before_delay(within_s),
         wait=wait_fixed(backoff_s),
@@ -74,5 +74,5 @@ def _is_retriable(error: BaseException) -> bool:
 
 
 def _is_retriable_in_kafka(error: BaseException) -> bool:
-    # ZooKeeper's own errors are the coordinator's to judge
+    # errors of ZooKeeper are not retried here: the caller decides about them
     return isinstance(error, OffsetError) and error.retriable

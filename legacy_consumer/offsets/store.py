@@ -1,4 +1,4 @@
-"""The seam to where a group keeps its offsets: ZooKeeper, Kafka, or both (offsets.storage, dual.commit.enabled)."""
+"""The seam to the store of a group's offsets: ZooKeeper, Kafka, or both (offsets.storage, dual.commit.enabled)."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class OffsetStore(Protocol):
         ...
 
     def read(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, Committed]:
-        """The committed offset of each partition, and whether it is of an earlier topic of that name.
+        """Return the committed offset of each partition, and whether it is of an earlier topic of that name.
 
         An unreadable offset of one partition is its `problem`: a guessed offset would lose messages.
         Raises: GroupOffsetsUnavailableError; ZooKeeperError.

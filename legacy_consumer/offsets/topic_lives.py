@@ -13,7 +13,7 @@ from zk_layout.store import ZkStore, Znode
 
 
 def origin_paths(topics: Iterable[str]) -> list[str]:
-    """The paths of the znodes that origins_in needs, for a caller that reads more in the same request."""
+    """Return the paths of the znodes that origins_in needs, for a caller that reads more in the same request."""
     return [TopicsPath().path, *(TopicPath(topic).path for topic in topics)]
 
 
@@ -40,5 +40,5 @@ def _topic_id(topic: str, znode: Znode) -> str | None:
     try:
         return decode_topic(TopicPath(topic).path, znode.data).topic_id
     except MalformedZnodeError:
-        # it can be told by its czxid all the same
+        # the czxid still tells the topic from an earlier one
         return None

@@ -20,7 +20,7 @@ _TOPIC = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]+")
 
 @dataclass(frozen=True, slots=True)
 class TopicLife:
-    """A topic as it is now; one that was deleted and made again has another czxid."""
+    """A topic as it is now; a topic that was deleted and created again has another czxid."""
 
     partitions: tuple[int, ...]
     czxid: int
@@ -48,7 +48,7 @@ class TopicsOnce:
         self.problems: dict[str, MalformedZnodeError | NotPermittedError] = {}
 
     def names(self) -> tuple[str, ...]:
-        """All topics, sorted."""
+        """Return the names of all topics, sorted."""
         if self._names is None:
             self._names = list_topic_names(self._store)
         return self._names
@@ -64,13 +64,13 @@ class TopicsOnce:
         return frozenset(tp for tp in partitions if tp in self._existing or tp.topic in self.problems)
 
     def refuse_unreadable(self, topics: Collection[str]) -> None:
-        """Raises: the reason why one of these topics cannot be read: no offset of it is moved."""
+        """Raise the reason why one of these topics cannot be read: no offset of such a topic may be moved."""
         self._read(topics)
         for topic in sorted(self.problems.keys() & set(topics)):
             raise self.problems[topic]
 
     def origins(self, topics: Collection[str]) -> dict[str, TopicOrigin]:
-        """As read_topic_origins."""
+        """Return the origins of these topics, as read_topic_origins."""
         self._read(topics)
         return {topic: self._origins[topic] for topic in topics if topic in self._origins}
 
@@ -98,7 +98,7 @@ class TopicsOnce:
 
 
 def list_topic_names(store: ZkStore) -> tuple[str, ...]:
-    """All topics, sorted; none before the first broker."""
+    """Return the names of all topics, sorted; none before the first broker."""
     try:
         return store.get_children(TopicsPath().path)
     except NoNodeError:

@@ -56,10 +56,10 @@ class ZooKeeperOffsetStore:
         self._fence = OwnerFence(store, group)
         self._own = OwnWrites()
         self._refused: dict[TopicPartition, LegacyConsumerError] = {}
-        """Partitions that the last commit with them could not write, the oldest refusal first."""
+        """{partition: why the last commit that named it could not write it}, the oldest refusal first."""
 
     def read(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, Committed]:
-        """The committed offsets; a literal -1 counts as none, as every reader of the JVM takes it.
+        """Return the committed offsets; a literal -1 counts as none, as for every reader of the JVM.
 
         The topics' znodes are read in the same batch.
         """
@@ -84,7 +84,7 @@ class ZooKeeperOffsetStore:
     ) -> CommitResult:
         """Write these offsets in as many requests as needed; each request writes all of its offsets or none.
 
-        unchanged: partitions whose offset stands, as last seen: it is checked, not written.
+        unchanged: partitions whose stored offset is already the one to commit: it is checked, not written.
         """
         result = CommitResult()
         guard = self._fence.guard(consumer_id)
@@ -96,7 +96,7 @@ class ZooKeeperOffsetStore:
         try:
             for chunk in (*self._in_requests(sound, guard), *self._in_requests(tried, guard)):
                 self._commit_chunk(chunk, guard, no_owner, session_id, result, unchanged)
-        except Exception as error:  # noqa: BLE001 - told with what was done before it
+        except Exception as error:  # noqa: BLE001 - returned with the outcome of the requests before it
             result.failure = error
         return result
 
@@ -104,9 +104,9 @@ class ZooKeeperOffsetStore:
         """Do nothing: the caller closes the ZkStore."""
 
     def wants_unchanged(self, tp: TopicPartition, seen: Committed) -> bool:
-        """A znode stays as it is, unless the last commit got no answer, or its answer was not noted.
+        """Return True if the last commit got no answer, or its answer was not noted; or for a fragile offset.
 
-        A fragile offset is written once more, too: then it stays valid although a topic is deleted.
+        Written once more, a fragile offset stays valid although a topic is deleted.
         """
         return seen.is_fragile or self._own.may_have_changed(tp, seen)
 
@@ -120,7 +120,7 @@ class ZooKeeperOffsetStore:
         unchanged: Collection[TopicPartition],
     ) -> None:
         refusals = 0
-        # each round takes at least one partition out, learns that a write was ours, or finds or makes a folder
+        # each round removes at least one partition, recognises a write of ours, or finds or creates a folder
         for _ in range(5 * len(todo) + 5):
             if not todo:
                 self._fence.check_session(session_id)
@@ -128,7 +128,7 @@ class ZooKeeperOffsetStore:
             order = list(todo)
             ops: list[Op] = [*guard, *(no_owner.ops(order) if no_owner else self._fence.checks(order) if guard else ())]
             first_write = len(ops)
-            # what is found to be this store's own is written over; without a znode there is nothing to check
+            # an offset that a round recognised as ours is overwritten; without a znode there is nothing to check
             stands = {
                 tp: c.seen
                 for tp, c in todo.items()
@@ -228,11 +228,11 @@ class ZooKeeperOffsetStore:
                 self._own.note({tp: now})
                 result.committed[tp] = now
             else:
-                # our own too, of an earlier commit: this one goes on top of it
+                # our own write, too, but of an earlier commit: this commit overwrites it
                 todo[tp] = Commit(todo[tp].offset, now)
                 continue
             del todo[tp]
-        # after the offsets: a client that takes a partition away commits after that
+        # after the read of the offsets: a client that takes a partition away commits after that
         found = self._fence.find_stolen(foreign, session_id) if is_fenced else CommitResult()
         for tp, now in foreign.items():
             if tp in found.refused:
