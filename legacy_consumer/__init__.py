@@ -5,8 +5,8 @@
 ...     for message in stream:
 ...         print(message.partition(), message.offset(), message.value())
 
-A name is imported when it is first used: commands and Spark's workers need a part of this only, and librdkafka's
-binding alone takes a third of a second.
+The package imports a module when one of its names is first used: commands and Spark's workers need only some of the
+names, and the import of librdkafka's binding alone takes a third of a second.
 """
 
 from typing import TYPE_CHECKING

@@ -4,7 +4,7 @@ import sys
 
 
 def program() -> None:
-    """Run the command; Ctrl-C ends it without a traceback also while its modules are loaded, with exit code 130."""
+    """Run the command. Ctrl-C, also during the imports, ends it with exit code 130 and without a traceback."""
     try:
         from legacy_consumer.operations.cli import main
 

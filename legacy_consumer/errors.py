@@ -4,12 +4,12 @@ LegacyConsumerError (zk_layout.errors)
   StreamError
     ConsumerTimeoutError            no message within consumer.timeout.ms; the stream can be used again
     MessageStreamsExistError        streams can be created once, until unsubscribe(); listeners set only before
-    UnsubscribeError                the group was not left in order; the connector was shut down
+    UnsubscribeError                the member did not leave the group in order; the connector was shut down
     ConsumerClosedError             the connector was shut down
     NotJoinedError                  no message streams were created yet
     ForkedConsumerError             the consumer was made in another process, which forked this one
     StreamInUseError                another thread waits for messages of this stream
-    NotAssignedError                the partition is not this member's, or not any more
+    NotAssignedError                this member does not own the partition, or not any more
     CallInProgressError             a signal or logging handler makes a call inside another one of this consumer
   KafkaError
     BrokersUnavailableError         retriable; no broker is registered, or none can be reached
@@ -17,31 +17,31 @@ LegacyConsumerError (zk_layout.errors)
       GroupRefusedError             the brokers accept the client, but not in this group
     MissingListenerError            no broker offers the wanted security protocol
     FetchError                      a broker answered a fetch with an error
-      CorruptRecordsError           what lies in the log is not what Kafka writes
-    SegmentFileError                a stored log segment is not there, or cannot be read
+      CorruptRecordsError           records in the log are damaged, or not in Kafka's format
+    SegmentFileError                a stored log segment is missing, or cannot be read
     CorruptSegmentError             a stored log segment is damaged from some byte on
-    MalformedResponseError          retriable; a broker's answer is not what the protocol says
-    ProduceError                    some records were not acknowledged
-    PositionError                   a partition stands still until its user says where it goes on
+    MalformedResponseError          retriable; a broker's answer breaks the protocol
+    ProduceError                    the brokers did not acknowledge some records
+    PositionError                   a partition waits until the user's code sets its position
       OffsetOutOfRangeError         the position lies outside the log
       NoCommittedOffsetError        the group has committed none, with auto.offset.reset=none
     NoSuchPartitionError            the topic has no partition of this number
   OffsetError
-    OffsetsNotCommittedError        offsets that were asked for were refused, each for its own reason
-    CommitFailedError               retriable; Kafka did not take offsets, with offsets.storage=kafka
-    GroupOffsetsUnavailableError    retriable; Kafka does not tell the group's offsets
+    OffsetsNotCommittedError        some offsets were not committed, each for its own reason
+    CommitFailedError               retriable; Kafka did not accept the offsets, with offsets.storage=kafka
+    GroupOffsetsUnavailableError    retriable; Kafka does not return the group's offsets
   EmbeddedError
     JavaMissingError                no usable Java
     JarsUnavailableError            the jars cannot be resolved
     ServerStartError                a server ended or did not answer while starting; quotes its log
-    PortInUseError                  something listens on the wanted port
+    PortInUseError                  the wanted port is in use
   MetricsServerError                metrics and health cannot be served at the wanted address
   AdminError
-    NoSuchGroupError                nothing of the group is in ZooKeeper
+    NoSuchGroupError                ZooKeeper has no znode of the group
     NoSuchTopicError                the cluster has no topic of this name
-    ActiveGroupError                the group has members, so what it wrote must stay
-    MigrationRefusedError           something stands in the way of a step; nothing was written
-    MigrationIncompleteError        retriable; a step stopped halfway, the same command goes on
+    ActiveGroupError                the group has members, which would write its znodes again
+    MigrationRefusedError           a precondition of a step fails; nothing was written
+    MigrationIncompleteError        retriable; a step stopped halfway, the same command continues it
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ from zk_layout.model import TopicPartition
 
 
 class StreamError(LegacyConsumerError):
-    """A stream cannot go on as asked."""
+    """A call of a connector, a stream or a SimpleConsumer cannot be carried out."""
 
 
 class ConsumerTimeoutError(StreamError):
@@ -78,7 +78,7 @@ class MessageStreamsExistError(StreamError):
 
 
 class UnsubscribeError(StreamError):
-    """The group was not left in order, so the connector was shut down."""
+    """The member did not leave the group in order, so the connector was shut down."""
 
     def __init__(self, consumer_id: str, timeout_s: float) -> None:
         super().__init__(consumer_id, timeout_s)
@@ -107,7 +107,7 @@ class NotJoinedError(StreamError):
 
 
 class ForkedConsumerError(StreamError):
-    """The consumer was made in another process, and lives there."""
+    """The consumer belongs to another process, which made it and forked this one."""
 
     def _text(self) -> str:
         return "this consumer belongs to the process that made it: make another one in the forked process"
@@ -128,7 +128,7 @@ class StreamInUseError(StreamError):
 
 
 class NotAssignedError(StreamError):
-    """The partition is not this member's, or not this stream's, or not any more; or it could not begin yet."""
+    """This member or this stream does not have the partition, or not any more; or it could not begin yet."""
 
     def __init__(self, partition: TopicPartition) -> None:
         super().__init__(partition)
@@ -152,11 +152,11 @@ class CallInProgressError(StreamError):
 
 
 class KafkaError(LegacyConsumerError):
-    """A broker, or the way to it, is at fault."""
+    """A broker, or the connection to it, is at fault."""
 
 
 class BrokersUnavailableError(KafkaError):
-    """No broker can be asked."""
+    """No broker answers."""
 
     retriable: ClassVar[bool] = True
 
@@ -215,7 +215,7 @@ class MissingListenerError(KafkaError):
 
 
 class FetchError(KafkaError):
-    """A fetch was answered with an error that repeating does not mend."""
+    """A broker answered a fetch with an error that a retry does not cure."""
 
     def __init__(self, partition: TopicPartition | None, reason: str) -> None:
         super().__init__(partition, reason)
@@ -227,7 +227,7 @@ class FetchError(KafkaError):
 
 
 class MalformedResponseError(KafkaError):
-    """What came is not what the protocol says; the connection it came by is not used again."""
+    """A broker's answer breaks the protocol; the client does not use that connection again."""
 
     retriable: ClassVar[bool] = True
 
@@ -241,7 +241,7 @@ class MalformedResponseError(KafkaError):
 
 
 class CorruptRecordsError(FetchError):
-    """The records at this offset cannot be read: damaged, or not what Kafka writes."""
+    """The records at this offset cannot be read: they are damaged, or not in Kafka's format."""
 
     def __init__(self, partition: TopicPartition, offset: int, reason: str) -> None:
         super().__init__(partition, reason)
@@ -268,9 +268,9 @@ class SegmentFileError(KafkaError):
 
 
 class CorruptSegmentError(KafkaError):
-    """A stored segment is not sound from this byte on; what lies before it is.
+    """A stored segment is damaged from this byte on; the bytes before it are sound.
 
-    last_offset: of the last sound entry, -1 if there is none; None where only one entry was looked at.
+    last_offset: the offset of the last sound entry, -1 if there is none; None if only one entry was read.
     """
 
     def __init__(self, name: str, position: int, reason: str, last_offset: int | None = None) -> None:
@@ -286,7 +286,7 @@ class CorruptSegmentError(KafkaError):
 
 
 class PositionError(KafkaError):
-    """The partition stands still until its user says where it goes on; its log holds [earliest, latest]."""
+    """The partition waits until the user's code sets its position; its log holds [earliest, latest]."""
 
     partition: TopicPartition
     earliest: int
@@ -339,7 +339,7 @@ class NoSuchPartitionError(KafkaError):
 
 
 class ProduceError(KafkaError):
-    """Some records were not acknowledged."""
+    """The brokers did not acknowledge some records."""
 
     def __init__(self, topic: str, failed: int, produced: int, reason: str) -> None:
         super().__init__(topic, failed, produced, reason)
@@ -353,11 +353,11 @@ class ProduceError(KafkaError):
 
 
 class OffsetError(LegacyConsumerError):
-    """A committed offset is not what it should be."""
+    """An offset is invalid, or cannot be committed or read."""
 
 
 class OffsetsNotCommittedError(OffsetError):
-    """These offsets were asked to be committed and are not: {partition: why}. All others of the commit are."""
+    """Some offsets of a commit were not written: reasons is {partition: why}. All other offsets are committed."""
 
     def __init__(self, group: str, reasons: dict[TopicPartition, str]) -> None:
         super().__init__(group, reasons)
@@ -370,7 +370,7 @@ class OffsetsNotCommittedError(OffsetError):
 
 
 class CommitFailedError(OffsetError):
-    """Kafka did not take these offsets; ZooKeeper did, with dual.commit.enabled."""
+    """Kafka did not accept these offsets; ZooKeeper did, with dual.commit.enabled."""
 
     retriable: ClassVar[bool] = True
 
@@ -386,7 +386,7 @@ class CommitFailedError(OffsetError):
 
 
 class GroupOffsetsUnavailableError(OffsetError):
-    """The group's offsets are in Kafka, and no coordinator tells them."""
+    """The group's offsets are in Kafka, and no group coordinator returns them."""
 
     retriable: ClassVar[bool] = True
 
@@ -407,7 +407,7 @@ class EmbeddedError(LegacyConsumerError):
 
 
 class JavaMissingError(EmbeddedError):
-    """No Java, or one that is too old."""
+    """Java is missing, or too old."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -430,7 +430,7 @@ class JarsUnavailableError(EmbeddedError):
 
 
 class ServerStartError(EmbeddedError):
-    """A server did not come up; log_tail is the end of what it wrote."""
+    """A server did not start; log_tail is the end of its log."""
 
     def __init__(self, server: str, reason: str, log_tail: str) -> None:
         super().__init__(server, reason, log_tail)
@@ -442,12 +442,12 @@ class ServerStartError(EmbeddedError):
         return f"{self.server} did not start: {self.reason}"
 
     def __str__(self) -> str:
-        # the log is the server's own, and all of these lines are wanted
+        # the error shows the server's log with all its lines
         return super().__str__() + (f"; its log ends:\n{self.log_tail}" if self.log_tail else "")
 
 
 class PortInUseError(EmbeddedError):
-    """Something listens on the wanted port already."""
+    """The wanted port is in use already."""
 
     def __init__(self, server: str, port: int) -> None:
         super().__init__(server, port)
@@ -472,11 +472,11 @@ class MetricsServerError(LegacyConsumerError):
 
 
 class AdminError(LegacyConsumerError):
-    """What an operator asked for cannot be done."""
+    """An operator's command cannot be carried out."""
 
 
 class NoSuchGroupError(AdminError):
-    """There is no /consumers/G."""
+    """ZooKeeper has no znode /consumers/G."""
 
     def __init__(self, group: str) -> None:
         super().__init__(group)
@@ -487,7 +487,7 @@ class NoSuchGroupError(AdminError):
 
 
 class NoSuchTopicError(AdminError):
-    """There is no /brokers/topics/T."""
+    """ZooKeeper has no znode /brokers/topics/T."""
 
     def __init__(self, topic: str) -> None:
         super().__init__(topic)
@@ -498,7 +498,7 @@ class NoSuchTopicError(AdminError):
 
 
 class MigrationRefusedError(AdminError):
-    """A step of a migration would lose, repeat or move back messages, or somebody has to decide first."""
+    """A step of a migration would lose or repeat messages or move a group back, or an operator has to decide first."""
 
     def __init__(self, group: str, reasons: tuple[str, ...]) -> None:
         super().__init__(group, reasons)
@@ -510,9 +510,9 @@ class MigrationRefusedError(AdminError):
 
 
 class MigrationIncompleteError(AdminError):
-    """A step of a migration stopped halfway; what was written stands, and the same command goes on from there.
+    """A step of a migration stopped halfway; the written offsets stay, and the same command continues from there.
 
-    written: the partitions that are known to be written. is_unanswered: the last request may have written more.
+    written: the number of partitions known to be written. is_unanswered: the last request may have written more.
     """
 
     retriable: ClassVar[bool] = True
@@ -537,7 +537,7 @@ class MigrationIncompleteError(AdminError):
 
 
 class ActiveGroupError(AdminError):
-    """Members of the group are registered; they would write again what is taken away."""
+    """Members of the group are registered, and would write the changed or deleted znodes again."""
 
     def __init__(self, group: str, members: tuple[str, ...]) -> None:
         super().__init__(group, members)

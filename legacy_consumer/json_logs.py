@@ -1,4 +1,4 @@
-"""Log lines for programs: one JSON object for each record, with the group and the consumer id of the member it is of.
+"""Log lines for programs: one JSON object for each record, with the group and the consumer id of its member.
 
 >>> handler = logging.StreamHandler()
 >>> handler.setFormatter(JsonLogFormatter([connector]))  # doctest: +SKIP
@@ -6,8 +6,8 @@
     {"time":"2026-01-31T12:00:00.123Z","level":"INFO","logger":"rebalance.coordinator","group":"billing",
      "consumer_id":"billing_host-1-a","message":"billing_host-1-a: rebalanced ..."}
 
-A record with an exception has "error" and "traceback" as well. What is of no member, or of none that can be told, has
-null for both.
+A record with an exception has "error" and "traceback" as well. "group" and "consumer_id" are null if the formatter
+cannot tell the member of a record.
 """
 
 from __future__ import annotations
@@ -27,23 +27,24 @@ class _Config(Protocol):
 
 
 class Member(Protocol):
-    """A ConsumerConnector, as far as log lines are concerned."""
+    """The properties of a ConsumerConnector that log lines need."""
 
     @property
     def consumer_id(self) -> str:
-        """Its id now; after unsubscribe() a connector has another one."""
+        """The present consumer id; unsubscribe() changes it, unless consumer.id is set."""
         ...
 
     @property
     def config(self) -> _Config:
-        """Its configuration."""
+        """The configuration of the member."""
         ...
 
 
 class JsonLogFormatter(logging.Formatter):
-    """members: those of this process; with a single one, lines that name none are taken to be of it.
+    """Formats each record as one JSON line.
 
-    `extra={"group": ..., "consumer_id": ...}` of a record wins.
+    members: the members of this process. If there is only one, a record that names no member counts as its own.
+    `extra={"group": ..., "consumer_id": ...}` of a record overrides both values.
     """
 
     def __init__(self, members: Iterable[Member] = ()) -> None:
@@ -51,11 +52,11 @@ class JsonLogFormatter(logging.Formatter):
         self._members = tuple(members)
 
     def watch(self, member: Member) -> None:
-        """From now on know this member, too."""
+        """Recognise the records of this member, too, from now on."""
         self._members = (*self._members, member)
 
     def format(self, record: logging.LogRecord) -> str:
-        """The record as one line."""
+        """Return the record as one line."""
         message = record.getMessage()
         group, consumer_id = self._member_of(record, message)
         fields: dict[str, object] = {
@@ -69,13 +70,13 @@ class JsonLogFormatter(logging.Formatter):
         if record.exc_info and record.exc_info[1] is not None:
             fields["error"] = shown(f"{type(record.exc_info[1]).__name__}: {record.exc_info[1]}")
             fields["traceback"] = self.formatException(record.exc_info)
-        # in ASCII, so that nothing in a line moves a cursor or ends the line; JSON leaves this one as it is
+        # ASCII without control characters: none may move a cursor or end the line; json.dumps does not escape DEL
         return json.dumps(fields, default=str).replace("\x7f", "\\u007f")
 
     def _member_of(self, record: logging.LogRecord, message: str) -> tuple[str | None, str | None]:
         names = [(member.config.group_id, member.consumer_id) for member in self._members]
         for group, consumer_id in names:
-            # lines begin with the member they are of, and its threads are named after it
+            # a member's log lines, and the names of its threads, begin with its consumer id
             if message.startswith(f"{consumer_id}: ") or (record.threadName or "").startswith(consumer_id):
                 return group, consumer_id
         return names[0] if len(names) == 1 else (None, None)

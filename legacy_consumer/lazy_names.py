@@ -1,4 +1,4 @@
-"""A package whose names are imported when they are first used, so that a command waits only for what it needs."""
+"""Imports the names of a package when they are first used: a command loads only the modules that it needs."""
 
 import sys
 from collections.abc import Callable, Collection, Sequence
@@ -8,12 +8,13 @@ from importlib import import_module
 def lazy_names(
     package: str, names: Collection[str], modules: Sequence[str]
 ) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
-    """The functions `__getattr__` and `__dir__` of a package (PEP 562).
+    """Return the functions `__getattr__` and `__dir__` of a package (PEP 562).
 
-    names: what it exports. modules: where those are, in the order in which they are looked through: the cheap first.
+    names: the names that the package exports. modules: the modules that define them, in the order of the search; those
+    that load fast come first.
     """
 
-    def __getattr__(name: str) -> object:  # noqa: N807 - what the package's own is to be called
+    def __getattr__(name: str) -> object:  # noqa: N807 - PEP 562 demands this name
         if name in names:
             for module in modules:
                 found = vars(import_module(module))

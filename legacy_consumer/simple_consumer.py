@@ -1,7 +1,7 @@
-"""SimpleConsumer: the second of the old Kafka's two consumers, for users that keep the positions themselves.
+"""SimpleConsumer: the second of the old Kafka's two consumers, for user's code that keeps the positions itself.
 
-It belongs to no group and writes nothing to ZooKeeper. It keeps no position that the caller must know: each fetch says
-where it begins. It finds the leader of a partition, and follows it to another broker.
+It belongs to no group and writes nothing to ZooKeeper. The caller passes the offset to each fetch. The consumer finds
+the leader of a partition, and finds it again when another broker leads.
 
 It uses the same two seams as a connector, a Fetcher and LogOffsets. The partitions of the last fetch stay assigned. A
 fetch that continues where the last one ended uses the messages fetched ahead. Any other fetch begins anew at its
@@ -67,13 +67,13 @@ Answer = TypeVar("Answer")
 
 _CLIENT = "simple-consumer"
 _SLICE_S = 0.1
-"""How long one poll may wait: errors found meanwhile show with the next one."""
+"""The longest wait of one poll, in seconds: the next poll raises an error that the fetcher finds meanwhile."""
 _LOOK_S = 1.0
-"""The longest silence before ZooKeeper is asked whether any message can come."""
+"""The longest time without messages, in seconds, before a fetch checks that its partitions exist."""
 _ANSWER_S = 10.0
-"""How long a question about offsets is repeated, while a partition has no leader."""
+"""The time, in seconds, for which a request for log offsets is retried while a partition has no leader."""
 _LAST_VERSION_WITHOUT_TIMES = 2
-"""Registration version of brokers to 0.9, which find a time by segment."""
+"""The registration version of brokers up to 0.9, which look up a time by segment only."""
 _NO_STATE = PartitionState(-1, -1, (), -1)
 
 
@@ -84,7 +84,7 @@ class PartitionInfo:
     leader: Broker | None
     """The broker that answers fetches; None while there is none, or it is not registered."""
     leader_epoch: int
-    """How often the leader changed; -1 before the first, and where brokers were asked instead of ZooKeeper."""
+    """The number of leader changes; -1 before the first leader, and if brokers were asked instead of ZooKeeper."""
     replicas: tuple[int, ...]
     in_sync_replicas: tuple[int, ...]
     followers: tuple[Broker, ...] = ()
@@ -100,15 +100,15 @@ class SimpleConsumer:
     ...     while messages := consumer.fetch(orders, offset):
     ...         offset = messages[-1].offset() + 1
 
-    Without ZooKeeper it finds everything by the brokers: SimpleConsumer(bootstrap_servers="broker1:9092,broker2:9092").
+    Without ZooKeeper it asks brokers for all metadata: SimpleConsumer(bootstrap_servers="broker1:9092,broker2:9092").
 
-    Give it a configuration, or the properties themselves. Of a ConsumerConfig it uses what says how to reach the
-    cluster and how to fetch (fetch.message.max.bytes and the like); its group is nowhere written.
+    Pass a configuration, or the properties themselves. Of a ConsumerConfig it uses the properties of the connection and
+    of fetching (fetch.message.max.bytes and the like); it writes the group nowhere.
 
-    A signal handler may close it whatever it interrupts; its other calls raise CallInProgressError where it interrupts
-    one of this consumer.
+    A signal handler may always call close(). Its other calls raise CallInProgressError if it interrupts a call of this
+    consumer.
 
-    Raises: ConfigError before any I/O; with the first question ConnectTimeoutError, MissingChrootError,
+    Raises: ConfigError before any I/O; with the first request ConnectTimeoutError, MissingChrootError,
     AuthenticationError, or with bootstrap_servers BrokersUnavailableError and BrokerRefusedError.
     """
 
@@ -123,7 +123,7 @@ class SimpleConsumer:
         **properties: Value,
     ) -> None:
         if isinstance(fetcher, str):
-            # the property of that name, not the object behind the seam
+            # the property `fetcher`, not a Fetcher object
             properties, fetcher = {**properties, "fetcher": fetcher}, None
         check_config(config, ClusterConfig)
         if config is not None and properties:
@@ -144,7 +144,7 @@ class SimpleConsumer:
         if store is None and bootstrap_servers is not None:
             store = open_broker_store(settings, servers)
         self._store = store or KazooStore(settings.zk_settings())
-        # librdkafka asks for one offset only, so its questions go the other way where that is open
+        # librdkafka returns one offset for a request, so the columnar client looks up log offsets if it can be used
         self._log_offsets = log_offsets or open_log_offsets(replace(settings, fetcher="auto"), self._store)
         self._fetcher = fetcher or open_fetcher(settings, self._store, self._log_offsets)
         self._warnings = settings.warnings
@@ -153,9 +153,9 @@ class SimpleConsumer:
         self._started = False
         self._starting = threading.Lock()
         self._turn = threading.Lock()
-        """Of fetches. Other questions do not wait for it."""
+        """Held by one fetch at a time. Other calls do not wait for it."""
         self._is_sound = True
-        """Whether the fetcher stands where _positions says."""
+        """Whether the fetcher's positions are the ones in _positions."""
         self._positions: dict[TopicPartition, int] = {}
         """The assigned partitions, and the offset behind the last fetched message of each."""
         self._next_look = 0.0
@@ -163,16 +163,16 @@ class SimpleConsumer:
     # Looking.
 
     def brokers(self) -> tuple[Broker, ...]:
-        """The living brokers by id, with where they listen. Raises: ZooKeeperError."""
+        """Return the registered brokers, by id, with their listeners. Raises: ZooKeeperError."""
         with self._closing_is_told:
             self._start()
             return tuple(read_brokers(self._store))
 
     def partitions(self, topic: str) -> dict[TopicPartition, PartitionInfo]:
-        """The partitions of a topic with their leaders and replicas, by ZooKeeper, in order.
+        """Return the partitions of a topic, in order, with the leaders and replicas that ZooKeeper names.
 
-        Raises: ConfigError for what is no topic; NoSuchTopicError, ZooKeeperError, MalformedZnodeError; FetchError if
-        brokers that were asked refuse to tell.
+        Raises: ConfigError for an invalid topic; NoSuchTopicError, ZooKeeperError, MalformedZnodeError; FetchError if
+        a broker that was asked refuses.
         """
         check_topic(topic)
         with self._closing_is_told:
@@ -181,19 +181,20 @@ class SimpleConsumer:
             return {tp: _sound(info) for tp, info in self._infos(topic, assignment).items()}
 
     def offsets_before(self, tp: TopicPartition, time_ms: int, max_offsets: int = 1) -> list[int]:
-        """Return where to begin to read what came from a time on: all messages before this offset are older.
+        """Return the offset from which to read the messages since a time: all messages before it are older.
 
         time_ms: ms since 1970, EARLIEST (where the log begins) or LATEST (where it ends).
-        max_offsets: with more than one, up to so many, newest first, as the old API answered: the begins of segments
-        that were last written to by then; with LATEST the log's end comes first. Brokers from 4.0 on tell one.
+        max_offsets: if it is more than 1, return up to this many offsets, newest first, as the old API did: the first
+        offsets of segments that were last written to by then; with LATEST the log's end comes first. Brokers from 4.0
+        on return one.
 
-        Brokers from 0.10.1 on answer by message: the first with this timestamp or a later one, or the log's end if all
-        are older. Older ones know times of segments only, as the old API did: the begin of the newest segment that was
-        last written to by then, or of the log. There the messages that follow may be older than the time, none that
-        came since is left out.
+        Brokers from 0.10.1 on look for a message: the first with this timestamp or a later one, or the log's end if all
+        are older. Older brokers know only the times of segments, as the old API did: they return the first offset of
+        the newest segment that was last written to by then, or of the log. Messages from that offset on may be older
+        than the time, but no later message lies before it.
 
-        Raises: OffsetError for what is no partition, TypeError and ValueError for what is no time or number;
-        NoSuchTopicError, NoSuchPartitionError; FetchError if the broker refuses to tell, or for a time in a topic of
+        Raises: OffsetError for an invalid partition, TypeError and ValueError for an invalid time or number;
+        NoSuchTopicError, NoSuchPartitionError; FetchError if the broker refuses, or for a time in a topic of
         message format 0 on a newer broker; BrokersUnavailableError if no leader answers in 10 s, MissingListenerError,
         ZooKeeperError, MalformedZnodeError.
         """
@@ -217,15 +218,17 @@ class SimpleConsumer:
     def fetch(
         self, tp: TopicPartition, offset: int, max_messages: int = 1000, timeout: float = 1.0
     ) -> Sequence[Message]:
-        """A list of up to max_messages messages of the partition from this offset on; empty if none came within timeout
-        seconds. While another thread fetches, a call waits for its turn first.
+        """Return up to max_messages messages of the partition from this offset on; none if none came in time.
 
-        Offsets ascend and may leave gaps, in compacted topics for one: go on at the last message's offset + 1, which
-        costs no new request to the leader while messages are there. An offset in a gap stands for the next message.
+        timeout: seconds. While another thread fetches, the call waits for its turn first.
 
-        Raises: OffsetError for what is no partition or no offset, TypeError and ValueError for what is no number or no
-        time; OffsetOutOfRangeError with the log's range, nothing is reset; NoSuchTopicError, NoSuchPartitionError;
-        FetchError; BrokersUnavailableError (retriable) when nothing came and the partition has no leader;
+        Offsets ascend and may leave gaps, for example in compacted topics. Continue at the last message's offset + 1:
+        that costs no new request to the leader while the fetcher has messages. An offset in a gap stands for the next
+        message.
+
+        Raises: OffsetError for an invalid partition or offset, TypeError and ValueError for an invalid number or time;
+        OffsetOutOfRangeError with the log's range, and nothing is reset; NoSuchTopicError, NoSuchPartitionError;
+        FetchError; BrokersUnavailableError (retriable) if no message came and the partition has no leader;
         MalformedZnodeError; BrokerRefusedError, MissingListenerError, ZooKeeperError.
         """
         check_partition(tp)
@@ -238,17 +241,17 @@ class SimpleConsumer:
     def fetch_many(
         self, offsets: Mapping[TopicPartition, int], max_messages: int = 1000, timeout: float = 1.0
     ) -> dict[TopicPartition, Sequence[Message] | LegacyConsumerError]:
-        """Fetch each partition from its offset on: {partition: its messages, or the error that concerns it alone}.
+        """Fetch each partition from its offset on; return {partition: its messages, or its own error}.
 
-        It returns as soon as messages of any partition came, up to max_messages of all together, or when there is an
-        error for each, or after timeout seconds. A partition of which nothing came by then has no messages; ask again,
-        each from behind its last message.
+        The call returns as soon as messages of any partition are there, at most max_messages of all together, or when
+        every partition has an error, or after timeout seconds. A partition without messages by then has an empty
+        result. Fetch again from the offset after the last message of each partition.
 
-        Errors of one partition: OffsetOutOfRangeError, NoSuchTopicError, NoSuchPartitionError, FetchError also where
-        the broker refuses its topic, MalformedZnodeError and ZooKeeperError of its own znodes, and
-        BrokersUnavailableError when nothing came of any and this one has no leader.
-        Raises: OffsetError for what is no {partition: offset}, TypeError and ValueError for what is no number or no
-        time; BrokerRefusedError, MissingListenerError, ZooKeeperError.
+        Errors of one partition: OffsetOutOfRangeError, NoSuchTopicError, NoSuchPartitionError, FetchError also if the
+        broker refuses its topic, MalformedZnodeError and ZooKeeperError of its own znodes, and BrokersUnavailableError
+        if no partition had messages and this one has no leader.
+        Raises: OffsetError for another value than {partition: offset}, TypeError and ValueError for an invalid number
+        or time; BrokerRefusedError, MissingListenerError, ZooKeeperError.
         """
         offsets = checked_fetches(offsets)
         max_messages = checked_number(max_messages, "max_messages")
@@ -279,7 +282,7 @@ class SimpleConsumer:
                 tp = getattr(error, "partition", None)
                 if not isinstance(tp, TopicPartition):
                     raise
-                if tp in self._positions:  # otherwise it was fetched before, and is not asked for now
+                if tp in self._positions:  # otherwise an earlier fetch asked for it, and this one does not
                     self._release([tp])  # the next fetch of it begins anew
                     errors[tp] = error
                 continue
@@ -305,12 +308,12 @@ class SimpleConsumer:
         """Free the connections; twice is harmless, any thread may call, and a fetch in another thread ends.
 
         In a signal handler that interrupts a call of this consumer it returns at once, a thread does the work, and the
-        interrupted call ends. In a forked child it does nothing: the connections are the parent's.
+        interrupted call ends. In a forked child it does nothing: the connections belong to the parent.
         """
         if self._process.is_elsewhere:
             return
         if is_inside(self):
-            # what the signal interrupted may hold locks, and goes on only when this returns
+            # the interrupted call may hold locks, and continues only after this one returns
             threading.Thread(target=self._free, name=f"{_CLIENT}-close").start()
             return
         self._free()
@@ -318,7 +321,7 @@ class SimpleConsumer:
     def _free(self) -> None:
         self._closed.set()
         with ExitStack() as closing:
-            # the last one first; an error of one leaves none of the others open
+            # ExitStack calls the last one first, and calls the others also after an error
             closing.callback(self._store.close)
             closing.callback(self._log_offsets.close)
             closing.callback(self._fetcher.close)
@@ -363,13 +366,13 @@ class SimpleConsumer:
         if starting:
             self._positions.update(starting)
             self._fetcher.assign(starting)
-            # also within a shorter timeout: the next fetch may begin anew as well
+            # within this fetch, however short: if each fetch began anew, none would check otherwise
             self._next_look = time.monotonic() + min(_LOOK_S, timeout)
         return errors
 
     def _outside(self, tp: TopicPartition, offset: int) -> LegacyConsumerError:
         try:
-            # once: a fetch waits for its timeout only
+            # patience 0, so one try: a fetch must not wait longer than its timeout
             return OffsetOutOfRangeError(tp, offset, *(self._end(tp, end, 0.0) for end in (EARLIEST, LATEST)))
         except BrokerRefusedError:
             raise
@@ -401,12 +404,12 @@ class SimpleConsumer:
         return found
 
     def _assignments(self, topics: Collection[str]) -> dict[str, TopicAssignment | LegacyConsumerError]:
-        """The partitions of each topic, or the error that concerns it alone."""
+        """Return the partitions of each topic, or the topic's own error."""
         found: dict[str, TopicAssignment | LegacyConsumerError] = {}
         paths = [TopicPath(topic).path for topic in topics]
         for topic, path, znode in zip(topics, paths, read_each(self._store, paths), strict=True):
             try:
-                # of a topic that is missing in the answer for many, this tells the reason
+                # None in the read of many topics has no reason: the read of this one raises it
                 one = self._store.get_data(path) if znode is None else _sound(znode)
                 found[topic] = decode_topic(path, one.data)
             except NoNodeError:
@@ -420,7 +423,7 @@ class SimpleConsumer:
     def _infos(
         self, topic: str, assignment: TopicAssignment
     ) -> dict[TopicPartition, PartitionInfo | MalformedZnodeError | NotPermittedError]:
-        """The brokers of each partition, or the error that concerns it alone."""
+        """Return the brokers of each partition, or the partition's own error."""
         partitions = [TopicPartition(topic, number) for number in sorted(assignment.partitions)]
         brokers = {broker.broker_id: broker for broker in read_brokers(self._store)}
         paths = [PartitionStatePath(*tp).path for tp in partitions]
@@ -428,7 +431,7 @@ class SimpleConsumer:
         for tp, path, znode in zip(partitions, paths, read_each(self._store, paths), strict=True):
             replicas = assignment.partitions[tp.partition]
             try:
-                # without a state the controller has not come to it yet
+                # without the znode, the controller has not set a state yet
                 state = _NO_STATE if znode is None else decode_partition_state(path, _sound(znode).data)
             except (MalformedZnodeError, NotPermittedError) as error:
                 found[tp] = error
@@ -459,7 +462,7 @@ class SimpleConsumer:
         errors: dict[TopicPartition, LegacyConsumerError] = {}
         for topic, assignment in self._assignments(sorted({tp.topic for tp in partitions})).items():
             if isinstance(assignment, LegacyConsumerError):
-                continue  # since a moment ago: the next fetch says so
+                continue  # the topic changed a moment ago: the next fetch returns the error
             for tp, info in self._infos(topic, assignment).items():
                 if tp not in partitions:
                     continue
@@ -473,14 +476,14 @@ class SimpleConsumer:
         return errors
 
     def _end(self, tp: TopicPartition, end: int, patience_s: float = _ANSWER_S) -> int:
-        # a question about one alone tells why there is no answer
+        # a request for one partition raises the reason why there is no answer
         offset = self._asked(lambda: self._log_offsets.at_time(tp, end), patience_s)
         if offset is None:
             raise BrokersUnavailableError(f"the leader of {tp} does not tell where its log begins and ends")
         return offset
 
     def _asked(self, ask: Callable[[], Answer], patience_s: float = _ANSWER_S) -> Answer:
-        """The answer, asked for again after errors that may pass, as while a leader changes."""
+        """Return the answer; ask again after errors that may pass, as during a change of leaders."""
         deadline = time.monotonic() + patience_s
         while True:
             try:
@@ -493,7 +496,7 @@ class SimpleConsumer:
 
 
 class _ClosingIsTold:
-    """Raises ConsumerClosedError where a call failed because close() took its connections."""
+    """Raises ConsumerClosedError if a call failed after close(), which closes its connections."""
 
     def __init__(self, closed: Flag) -> None:
         self._closed = closed
@@ -508,14 +511,14 @@ class _ClosingIsTold:
 
 
 def _sound(found: Answer | LegacyConsumerError) -> Answer:
-    """Raises: the error, if it is one."""
+    """Return the answer. Raises: the error, if it is one."""
     if isinstance(found, LegacyConsumerError):
         raise found
     return found
 
 
 def _with_fetch_settings(config: ClusterConfig) -> ConsumerConfig:
-    """The same cluster, with the defaults for what a ClusterConfig does not say."""
+    """Return a ConsumerConfig of the same cluster, with defaults for the properties that a ClusterConfig lacks."""
     if isinstance(config, ConsumerConfig):
         return config
     values = {known.attribute: known.default for known in PROPERTIES}
