@@ -1,1 +1,1 @@
-"""The operator's verbs on groups, as a library: the command line and the Spark sources stand on it."""
+"""The operator's operations on groups, as a library. The command line and the Spark sources call it."""

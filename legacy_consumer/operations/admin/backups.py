@@ -1,4 +1,4 @@
-"""Backups: the offsets before a change, in a file that `offsets import` puts back."""
+"""Backups: files with the offsets before a change. `offsets import` restores them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _TRIES = 100
 
 @dataclass(frozen=True, slots=True)
 class Backup:
-    """A file on the disk, and what it was written from."""
+    """A backup file, and the data that was written to it."""
 
     file: Path
     groups: Mapping[str, Offsets]
@@ -36,7 +36,7 @@ class Backup:
     topics: Mapping[str, str] = field(default_factory=dict)
 
     def begin(self, group: str) -> None:
-        """Note that the command begins to change this group: if it is killed, only such groups are put back.
+        """Note that the command begins to change this group. If it is killed, an import restores only the noted groups.
 
         Raises: BackupError.
         """
@@ -48,9 +48,10 @@ class Backup:
                 raise BackupError(str(self.file), error.strerror or str(error), group) from error
 
     def keep_only(self, changed: Collection[str]) -> None:
-        """The command has ended: leave the groups that it changed, and take out what it has noted meanwhile.
+        """Rewrite the file at the command's end with only the changed groups, and without the notes of begin().
 
-        The others go on, and an import of the file would move them. Without any group the file goes.
+        Members of the unchanged groups continue to commit, and an import of the file would move their offsets. If no
+        group was changed, delete the file.
         Raises: OSError, with the file as it was.
         """
         groups = {group: offsets for group, offsets in self.groups.items() if group in changed}
@@ -62,12 +63,12 @@ class Backup:
 
 
 def how_to_put_back(file: Path) -> str:
-    """The command, as it can be pasted into a shell; where the cluster is has to be added."""
+    """Return the import command for a shell; the reader adds the options that name the cluster."""
     return f"`{shlex.join(['legacy-consumer', 'offsets', 'import', *argument(str(file))])}`"
 
 
 def write_backup(folder: Path, group: str, offsets: Offsets, *, now_s: float | None = None) -> Path:
-    """Write GROUP-offsets-TIME.json, and see that it is on the disk. Never overwrites. Raises: BackupError."""
+    """Write GROUP-offsets-TIME.json to the disk (fsync). Never overwrites a file. Raises: BackupError."""
     return write_backups(folder, group, {group: offsets}, now_s=now_s)
 
 
@@ -82,12 +83,12 @@ def write_backups(
     one_by_one: bool = False,
     now_s: float | None = None,
 ) -> Path:
-    """As write_backup, for several groups in one file. one_by_one: the writer notes each that it begins to change."""
+    """As write_backup, for several groups in one file. one_by_one: the caller notes each group before its change."""
     stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(now_s))
     text = _text(groups, unreadable, acls, topics) + (NOT_DONE if one_by_one and len(groups) > 1 else "")
-    # any name is a group's, and not every one is a file's
+    # a group's name may hold characters that a file's name cannot
     stem = f"{quote(name, safe=' ')[:150]}-offsets-{stamp}"
-    # groups that were changed before it had files of their own
+    # with one group in the file, the error names it: groups that were changed before it have their own files
     alone = next(iter(groups)) if len(groups) == 1 else None
     for attempt in range(_TRIES):
         file = folder / f"{stem}{f'-{attempt}' if attempt else ''}.json"

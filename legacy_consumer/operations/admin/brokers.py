@@ -1,4 +1,4 @@
-"""The registered brokers as an operator wants to see them."""
+"""Summaries of the registered brokers for operators."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ KAFKA_OF_VERSION = {
     4: "0.10.2 to 2.6",
     5: "2.7+",
 }
-"""Which Kafka writes a registration of which version."""
+"""{version of a registration: the Kafka versions that write it}."""
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerSummary:
     """One child of `/brokers/ids`.
 
-    broker: None if it cannot be read, and then problem says why. since_ms: when it registered, by ZooKeeper's
-    clock; None where an ACL hides that.
-    controller_epoch: how often the controller has changed, told of the controller alone.
+    broker: None if the registration cannot be read; then problem is the reason. since_ms: when the broker registered,
+    by ZooKeeper's clock; None if an ACL hides that.
+    controller_epoch: the number of controllers so far; None unless this broker is the controller.
     """
 
     broker_id: str
@@ -40,7 +40,7 @@ class BrokerSummary:
 
 
 def read_broker_summaries(store: ZkStore) -> list[BrokerSummary]:
-    """The registered brokers by id. Raises: ZooKeeperError."""
+    """Return the registered brokers, sorted by id. Raises: ZooKeeperError."""
     try:
         names = store.get_children(BrokerIdsPath().path)
     except NoNodeError:
@@ -71,7 +71,7 @@ def read_broker_summaries(store: ZkStore) -> list[BrokerSummary]:
 
 
 def read_controller(store: ZkStore) -> int | None:
-    """The id of the controller; None while there is none. Raises: ZooKeeperError."""
+    """Return the id of the controller; None if there is none. Raises: ZooKeeperError."""
     path = ControllerPath().path
     try:
         return decode_controller(path, store.get_data(path).data).broker_id

@@ -21,7 +21,7 @@ class ChangeProgress:
 
     @property
     def may_be_changed(self) -> bool:
-        """Whether ZooKeeper has carried out a multi, or may have; false if it refused every multi."""
+        """Return whether ZooKeeper has carried out a multi, or may have; false if it refused every multi."""
         return self.is_changed or self.is_unanswered
 
     def multi(self, store: ZkStore, ops: Sequence[Op], *, session_id: int | None = None) -> None:

@@ -1,7 +1,7 @@
-"""Takes away what a group left in ZooKeeper: what was seen, at the versions that were seen, while it has no members.
+"""Deletes the znodes of a group without members: those that the caller read, at the versions that it read.
 
-All of it goes in one multi; only a group too large for one is cut. If somebody writes into the group meanwhile, or a
-member registers, the multi fails and nothing more is deleted.
+One multi deletes all of them; only a group that is too large for one multi takes several. If another client writes
+into the group meanwhile, or a member registers, the multi fails and nothing more is deleted.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ def delete_group(store: ZkStore, group: str) -> bool:
 def delete_tree(
     store: ZkStore, seen: GroupTree, *, topic: str | None = None, progress: ChangeProgress | None = None
 ) -> None:
-    """Delete what was seen of a group, or only the owners and offsets of a topic. What is gone by now may be gone.
+    """Delete the znodes in `seen`, or only the owners and offsets of a topic. Znodes that are gone by now are skipped.
 
-    progress: how far it came, also if this raises.
-    Raises: ActiveGroupError if the group had members, whether or not anybody can read their registrations, and
-    GroupHeldError if a session holds one of the znodes, with nothing deleted; GroupChangedError if somebody wrote
-    since it was seen, saying how much this call has deleted; ZooKeeperError.
+    progress: what ZooKeeper has carried out, also if this raises.
+    Raises: ActiveGroupError if the group had members, also if nobody can read their registrations, and GroupHeldError
+    if a session holds one of the znodes, with nothing deleted; GroupChangedError if another client wrote since `seen`
+    was read, with the number of znodes that this call deleted; ZooKeeperError.
     """
     refuse_held(store, seen, topic)
     progress = progress or ChangeProgress()
@@ -76,7 +76,7 @@ _OVERTAKEN = (BadVersionError, NoNodeError, NotEmptyError, NodeExistsError)
 
 
 def refuse_held(store: ZkStore, tree: GroupTree, topic: str | None) -> None:
-    """Raises: ActiveGroupError, GroupHeldError."""
+    """Refuse a group with members, or with znodes that a session holds. Raises: ActiveGroupError, GroupHeldError."""
     ids = read_ids(store, tree.group) if tree.members else ()
     if ids:
         raise ActiveGroupError(tree.group, ids)
@@ -90,10 +90,10 @@ def _is_same(seen: Stat | None, now: Stat) -> bool:
 
 
 def _delete(store: ZkStore, tree: GroupTree, topic: str | None, done: list[Op], progress: ChangeProgress) -> None:
-    """Children before parents. done: grows with what is deleted. Raises: MultiFailedError, ConnectionLostError."""
+    """Delete children before parents; add deleted znodes to `done`. Raises: MultiFailedError, ConnectionLostError."""
     ops = [DeleteOp(path, stat.version) for path, stat in reversed(tree.below(topic).items())]
     ids_exist = ConsumerIdsPath(tree.group).path in tree.stats
-    # a group that lives on keeps the folder
+    # if only a topic is deleted, the group keeps its `ids` folder
     back = [ids_back_op(tree.group)] if ids_exist and topic is not None else []
     fence = [*no_members_ops(tree.group, ids_exist=False), *back]
     for chunk in _chunks(ops, store.max_multi_bytes - sum(map(multi_size, fence))):

@@ -1,4 +1,4 @@
-"""Examines ZooKeeper and the brokers, as a consumer with this configuration would meet them."""
+"""Examines ZooKeeper and the brokers as a consumer with this configuration would use them."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def examine_config(config: ClusterConfig, session_timeout_ms: int) -> Iterator[F
 
 
 def examine_zookeeper(config: ClusterConfig) -> Iterator[Finding]:
-    """Whether each server named can be reached: with one of three gone nothing is noticed, until the next goes."""
+    """Report each named server that cannot be reached. With one of three down, clients work until the next fails."""
     for server, problem in try_servers(config.zookeeper_connect, _REACH_S).items():
         if problem is not None:
             yield Finding(
@@ -69,9 +69,9 @@ def examine_zookeeper(config: ClusterConfig) -> Iterator[Finding]:
 
 
 def examine_brokers(store: ZkStore, config: ClusterConfig, looked: Counter[str] | None = None) -> Iterator[Finding]:
-    """Registrations, listeners, versions, the controller, and whether each broker can be reached.
+    """Examine registrations, listeners, versions, the controller, and whether each broker can be reached.
 
-    looked: the number of brokers is added.
+    looked: the counter to which the number of brokers is added.
     """
     brokers = read_broker_summaries(store)
     if looked is not None:
@@ -106,7 +106,7 @@ def examine_brokers(store: ZkStore, config: ClusterConfig, looked: Counter[str] 
 
 
 def examine_topics(store: ZkStore, looked: Counter[str] | None = None) -> Iterator[Finding]:
-    """Topics that cannot be read from, in whole or in part. looked: their number is added."""
+    """Report topics that consumers cannot read, wholly or in part. looked: the counter for the number of topics."""
     topics = read_topics(store)
     if looked is not None:
         looked["topic"] += len(topics)

@@ -1,6 +1,6 @@
 """Examines every group: members that cannot work together, and partitions that no member can own.
 
-Where the offsets stand is in doctor_offsets.py, and what was left behind in doctor_leftovers.py.
+doctor_offsets.py examines the offsets, and doctor_leftovers.py unused groups and foreign znodes.
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ def examine_groups(
     times: LogTimes | None = None,
     looked: Counter[str] | None = None,
 ) -> Iterator[Finding]:
-    """Examine all groups. A group with a znode that an ACL hides is named, and the others are examined.
+    """Examine all groups. A group with a znode that an ACL hides is reported, and the others are examined.
 
-    times: tells how old messages are; without it no group is reported as stalled. looked: the counter to which the
+    times: returns the offsets of times; without it no group is reported as stalled. looked: the counter to which the
     numbers of examined groups and partitions are added. Raises: ZooKeeperError.
     """
     names = list_groups(store)
@@ -102,7 +102,7 @@ def _of_members(found: GroupDescription) -> Iterator[Finding]:
 
 
 def _of_warnings(found: GroupDescription) -> Iterator[Finding]:
-    """A few of each kind: anybody may register thousands of members."""
+    """Report at most _SHOWN warnings of each kind: any client may register thousands of members."""
     by_code: dict[str, list[GroupWarning]] = {}
     for warning in found.warnings:
         by_code.setdefault(warning.code, []).append(warning)

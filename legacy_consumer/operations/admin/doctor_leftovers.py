@@ -1,4 +1,4 @@
-"""The examination of leftovers: znodes that are no partitions, and unused groups."""
+"""Examines leftovers: znodes that stand for no partition, and unused groups."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ DAY_MS = 86_400_000
 
 
 def foreign_names(store: ZkStore, groups: Sequence[str]) -> Iterator[Finding]:
-    """Children of offsets and owners that no member of Kafka would write."""
+    """Report children of the offsets and owners folders that no member of Kafka would write."""
     parents = [path for group in groups for path in (OffsetsPath(group).path, OwnersPath(group).path)]
     topics = [
         f"{parent}/{topic}"
@@ -40,7 +40,7 @@ def _is_known(path: str) -> bool:
 
 
 def unused_groups(unused: Sequence[GroupUse], now_ms: int, stale_after_ms: int) -> Iterator[Finding]:
-    """Groups that could be removed."""
+    """Report the groups that an operator could delete."""
     if unused:
         oldest = max(now_ms - one.last_seen_ms for one in unused) // DAY_MS
         after = f"{stale_after_ms // DAY_MS}d" if stale_after_ms % DAY_MS == 0 else f"{stale_after_ms // 1000}s"

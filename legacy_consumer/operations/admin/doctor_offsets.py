@@ -1,4 +1,4 @@
-"""Examines where a group's offsets stand: whether messages wait, and whether the offsets are right."""
+"""Examines a group's offsets: whether messages wait, and whether the offsets are right."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from zk_layout.model import TopicPartition
 from zk_layout.paths import OffsetPath
 
 STALL_MS = 300_000
-"""A member that works commits more often: every minute, unless auto.commit.interval.ms says otherwise."""
+"""A working member commits more often: every minute, unless auto.commit.interval.ms is set otherwise."""
 
 
 def offsets_of_group(found: GroupDescription, topics: set[str], *, is_quiet: bool) -> Iterator[Finding]:
     """Report what is wrong with the group's offsets.
 
-    topics: the topics of the cluster. is_quiet: it is known that no member reads these partitions.
+    topics: the topics of the cluster. is_quiet: the group is known as unused or migrated; waiting messages are not
+    reported.
     """
     used = _used(found, topics)
     yield from _unreadable(found, used)
@@ -33,7 +34,7 @@ def offsets_of_group(found: GroupDescription, topics: set[str], *, is_quiet: boo
 
 
 def _used(found: GroupDescription, topics: set[str]) -> list[PartitionLag]:
-    """The partitions that exist, of topics that not all members have left; a topic with an owner is not left yet."""
+    """Return the existing partitions, without topics that all members have left; a topic with an owner is not left."""
     owned = {row.topic for row in found.partitions if row.owner is not None}
     there = [row for row in found.partitions if row.topic in topics and _tp(row) not in found.gone]
     return [row for row in there if row.topic in owned or _tp(row) not in found.left]
@@ -44,7 +45,7 @@ def _tp(row: PartitionLag) -> TopicPartition:
 
 
 def _reset(found: GroupDescription, rows: Iterable[PartitionLag], *target: str) -> tuple[tuple[str, ...], ...]:
-    """The command that resets just these partitions; none if the group's name cannot be typed."""
+    """Return the command that resets just these partitions; none if a shell cannot take the group's name."""
     by_topic: dict[str, list[int]] = {}
     for row in rows:
         by_topic.setdefault(row.topic, []).append(row.partition)
@@ -54,13 +55,13 @@ def _reset(found: GroupDescription, rows: Iterable[PartitionLag], *target: str) 
 
 
 def _deletions(found: GroupDescription, topics: Iterable[str]) -> tuple[tuple[str, ...], ...]:
-    """The commands that remove what the group keeps of these topics, and nothing else."""
+    """Return the commands that delete the group's znodes of these topics, and nothing else."""
     typed = [about_group(found.group, "groups", "delete", f"--topic={topic}") for topic in topics]
     return tuple(command for commands in typed for command in commands)
 
 
 def _kept(rows: Iterable[PartitionLag]) -> tuple[list[str], str]:
-    """The topics of these rows that have offsets, and what there is to say about the offsets that cannot be read."""
+    """Return the topics of these rows that have offsets, and a text about offsets that cannot be read."""
     kept = [row for row in rows if row.committed is not None or row.judgement.verdict is Verdict.UNREADABLE]
     bad = [row.judgement.reason for row in kept if row.judgement.verdict is Verdict.UNREADABLE]
     return sorted({row.topic for row in kept}), f"; these cannot be read: {some(bad, '; ')}" if bad else ""
@@ -93,7 +94,7 @@ def _deleted_topics(found: GroupDescription, topics: set[str]) -> Iterator[Findi
 
 
 def _deleted_partitions(found: GroupDescription, topics: set[str]) -> Iterator[Finding]:
-    """Of topics that were made anew with fewer."""
+    """Report partitions of topics that were created again with fewer partitions."""
     gone = [str(OffsetPath(found.group, *tp).path) for tp in sorted(found.gone) if tp.topic in topics]
     if gone:
         yield Finding(
@@ -139,15 +140,15 @@ def _stopped(found: GroupDescription, topics: set[str]) -> Iterator[Finding]:
 
 
 def _waiting(row: PartitionLag) -> int:
-    """How many messages of the log the group has not read: all of them where it never committed."""
+    """Return how many messages of the log the group has not read: all of them if it never committed."""
     behind = (row.in_log if row.judgement.verdict is Verdict.NONE else row.lag) or 0
     return behind if row.in_log is None else min(behind, row.in_log)
 
 
 def stalled(found: GroupDescription, times: LogTimes, now_ms: int) -> Iterator[Finding]:
-    """One look is enough where old messages wait: what came in since then may just be on its way.
+    """Report owned partitions with old messages and old commits. One look is enough: newer messages do not count.
 
-    now_ms: by this machine's clock; that of ZooKeeper cannot be read without a write.
+    now_ms: by this machine's clock; ZooKeeper's clock cannot be read without a write.
     """
     since_ms = now_ms - STALL_MS
     by_topic: dict[str, dict[TopicPartition, int]] = {}
@@ -160,7 +161,7 @@ def stalled(found: GroupDescription, times: LogTimes, now_ms: int) -> Iterator[F
         try:
             reached = times.at_times(dict.fromkeys(rows, since_ms))
         except KafkaError:
-            continue  # messages without timestamps, or no broker answers, which is said elsewhere
+            continue  # messages without timestamps, or no broker answers, which another finding reports
         old_ones += [f"{tp} at {offset}" for tp, offset in rows.items() if offset < reached.get(tp, 0)]
     if old_ones:
         yield Finding(
@@ -175,7 +176,7 @@ def stalled(found: GroupDescription, times: LogTimes, now_ms: int) -> Iterator[F
 
 
 def _outside(found: GroupDescription, used: Sequence[PartitionLag]) -> Iterator[Finding]:
-    """Offsets that are not in the log as it is."""
+    """Report offsets that do not lie in the present log."""
     for verdict, code, severity, what in _OUTSIDE:
         rows = [row for row in used if row.judgement.verdict is verdict]
         if rows:

@@ -1,4 +1,4 @@
-"""The branch of the error tree for changes that an operator asks for. Each says what was done, and what to do now.
+"""Errors of the changes that an operator asks for. Each text says what was done, and what to do now.
 
 LegacyConsumerError (zk_layout.errors)
   ChangeError
@@ -7,13 +7,13 @@ LegacyConsumerError (zk_layout.errors)
     NoOffsetToShiftError            a shift of partitions without a committed offset that counts
     UnknownLogEndsError             retriable; no broker answers for some partitions
     UnreadableOffsetsError          offset znodes that hold no offset
-    GroupDeletedError               retriable; somebody deleted the group between the plan and the write
-    OffsetsChangedError             retriable; somebody committed between the plan and the write: nothing was written
+    GroupDeletedError               retriable; another client deleted the group between the plan and the write
+    OffsetsChangedError             retriable; another client wrote offsets after the plan: nothing was written
     TopicMadeAnewError              retriable; a topic was deleted or created between the plan and the write
-    OffsetsHalfWrittenError         a plan too large for one request was stopped in the middle
+    OffsetsHalfWrittenError         a plan too large for one request was written only in part
     ResetRequestError               running members did not follow, so nothing was written
     BackupError                     no backup could be written, so a group was not changed
-    GroupChangedError               retriable; somebody wrote into a group that was to be deleted
+    GroupChangedError               retriable; another client wrote into a group that was to be deleted
     GroupHeldError                  retriable; a session holds a znode of a group that was to be deleted
     DamagedRecordError              the record of a migration cannot be read
     OpenMigrationError              the way back of a migration would be deleted with the group
@@ -38,7 +38,7 @@ class ChangeError(LegacyConsumerError):
 
 
 class BadOffsetFileError(ChangeError):
-    """lines: ((line number, what is wrong with it), ...)."""
+    """A file of offsets has bad lines. lines: ((line number, what is wrong with it), ...)."""
 
     def __init__(self, file: str, lines: tuple[tuple[int, str], ...]) -> None:
         super().__init__(file, lines)
@@ -52,7 +52,7 @@ class BadOffsetFileError(ChangeError):
 
 
 class OffsetsOutsideLogError(ChangeError):
-    """offsets: ((partition, offset, where its log begins, where it ends), ...)."""
+    """Offsets are not in the logs. offsets: ((partition, offset, first offset of its log, end of its log), ...)."""
 
     def __init__(self, offsets: tuple[tuple[TopicPartition, int, int, int], ...]) -> None:
         super().__init__(offsets)
@@ -67,7 +67,7 @@ class OffsetsOutsideLogError(ChangeError):
 
 
 class NoOffsetToShiftError(ChangeError):
-    """There is no offset to count from."""
+    """Partitions without a committed offset cannot be shifted."""
 
     def __init__(self, partitions: tuple[TopicPartition, ...]) -> None:
         super().__init__(partitions)
@@ -82,7 +82,7 @@ class NoOffsetToShiftError(ChangeError):
 
 
 class UnknownLogEndsError(ChangeError):
-    """No leader, or none that answers."""
+    """Partitions have no leader, or their leaders do not answer."""
 
     retriable: ClassVar[bool] = True
 
@@ -100,7 +100,7 @@ class UnknownLogEndsError(ChangeError):
 
 
 class UnreadableOffsetsError(ChangeError):
-    """problems: what is wrong with each znode."""
+    """Offset znodes hold no offset. problems: what is wrong with each znode."""
 
     def __init__(self, group: str, problems: tuple[str, ...]) -> None:
         super().__init__(group, problems)
@@ -116,7 +116,7 @@ class UnreadableOffsetsError(ChangeError):
 
 
 class GroupDeletedError(ChangeError):
-    """Somebody deleted the group after the plan was made."""
+    """Another client deleted the group after the plan was made."""
 
     retriable: ClassVar[bool] = True
 
@@ -132,7 +132,7 @@ class GroupDeletedError(ChangeError):
 
 
 class OffsetsChangedError(ChangeError):
-    """The offset is not what the plan saw."""
+    """An offset is not the one that the plan was made from."""
 
     retriable: ClassVar[bool] = True
 
@@ -149,10 +149,10 @@ class OffsetsChangedError(ChangeError):
 
 
 class TopicMadeAnewError(ChangeError):
-    """The topic is not the one that the plan saw.
+    """A topic is not the one that the plan was made from.
 
-    kept: None if nothing was written; otherwise its offsets were written and removed again, and these of the plan's
-    total, of other topics, stay written.
+    kept: None if nothing was written. Otherwise the command wrote the topic's offsets and removed them again; kept are
+    the partitions of other topics whose offsets stay written. total: the number of offsets in the plan.
     """
 
     retriable: ClassVar[bool] = True
@@ -203,7 +203,7 @@ class OffsetsHalfWrittenError(ChangeError):
 
 
 class ResetRequestError(ChangeError):
-    """Running members were asked to follow a reset, and it did not come to that."""
+    """The command asked running members to follow a reset, and they did not follow, so nothing was written."""
 
     def __init__(self, group: str, reason: str) -> None:
         super().__init__(group, reason)
@@ -215,7 +215,7 @@ class ResetRequestError(ChangeError):
 
 
 class BackupError(ChangeError):
-    """The file cannot be written. group: the one that stays as it is for that, of several; None if all do."""
+    """The backup cannot be written. group: the one of several that is therefore not changed; None if none is."""
 
     def __init__(self, file: str, reason: str, group: str | None = None) -> None:
         super().__init__(file, reason, group)
@@ -229,7 +229,7 @@ class BackupError(ChangeError):
 
 
 class GroupChangedError(ChangeError):
-    """path: the znode that another client wrote. gone of total znodes: those that this command deleted."""
+    """Another client wrote the znode `path`. gone of total znodes: those that this command had deleted."""
 
     retriable: ClassVar[bool] = True
 
@@ -249,7 +249,7 @@ class GroupChangedError(ChangeError):
 
 
 class GroupHeldError(ChangeError):
-    """paths: the ephemeral znodes."""
+    """A living session holds znodes that were to be deleted. paths: these ephemeral znodes."""
 
     retriable: ClassVar[bool] = True
 
@@ -278,7 +278,7 @@ class DamagedRecordError(ChangeError):
 
 
 class OpenMigrationError(ChangeError):
-    """phase: where the migration stands."""
+    """The group's migration is open. phase: the phase of the migration."""
 
     def __init__(self, group: str, phase: str) -> None:
         super().__init__(group, phase)
@@ -309,7 +309,7 @@ class NothingOfTopicError(ChangeError):
 
 
 def cause_of(reason: str, group: str) -> str:
-    """The text of an error about one request, for an error that says what other requests for the group have written."""
+    """Return the reason without its beginning "nothing was written", for an error about several requests."""
     return reason.removeprefix(_nothing_of(group))
 
 

@@ -11,22 +11,22 @@ from zk_layout.errors import NotPermittedError, ZooKeeperError
 
 
 class Severity(Enum):
-    """From the worst to the best."""
+    """The severities, the worst first."""
 
     ERROR = "error"
     """Something does not work."""
     WARNING = "warning"
     """Something will not work, or not as its users believe."""
     NOTE = "note"
-    """Worth knowing."""
+    """The operator should know it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing. code: a word for programs. subject: what it is about. advice: what to do.
+    """One finding. code: a word for programs. subject: the name that it is about, as of a group. advice: what to do.
 
-    commands: what to type, without the program's name and without where ZooKeeper is. One that changes something shows
-    what it would do, and does it with --execute; it changes nothing but what the text names.
+    commands: their words, without the program's name and the options that name the cluster. A command that changes
+    something only shows the change unless --execute is given; it changes only what the text names.
     """
 
     severity: Severity
@@ -38,19 +38,19 @@ class Finding:
 
 
 def sort_findings(findings: list[Finding]) -> list[Finding]:
-    """The worst first, otherwise in the order found."""
+    """Return the findings with the worst first; findings of one severity keep their order."""
     order = list(Severity)
     return sorted(findings, key=lambda finding: order.index(finding.severity))
 
 
 def not_permitted(subject: str, text: str) -> Finding:
-    """Something may not be read with these credentials."""
+    """Return the finding that an ACL forbids these credentials to read something."""
     advice = "give the credentials of its members: --config with zookeeper.auth.digest or zookeeper.sasl.*"
     return Finding(Severity.ERROR, "not_permitted", subject, text, advice)
 
 
 def permitted(findings: Iterable[Finding]) -> Iterator[Finding]:
-    """An examination as far as it comes: a znode that everything in it is about may be closed."""
+    """Yield findings until a znode that the whole examination needs cannot be read; then yield a finding about that."""
     try:
         yield from findings
     except NotPermittedError as error:
@@ -58,7 +58,7 @@ def permitted(findings: Iterable[Finding]) -> Iterator[Finding]:
 
 
 def as_far_as_it_comes(findings: Iterable[Finding]) -> Iterator[Finding]:
-    """Examinations one after the other. If ZooKeeper does not answer any more, that is the last finding."""
+    """Yield findings; if ZooKeeper does not answer any more, end with a finding that says so."""
     try:
         yield from findings
     except ZooKeeperError as error:
@@ -75,25 +75,25 @@ _SHOWN = 3
 
 
 def some(things: Iterable[str], between: str = ", ") -> str:
-    """A few of them, for a line."""
+    """Return the first few things as text, and the number of the others."""
     names = list(things)
     return between.join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
 
 
 def shell_command(group: str, *words: str) -> str:
-    """A command about a group as it can be pasted into a shell; where the cluster is has to be added."""
+    """Return a command about a group for a shell; the reader adds the options that name the cluster."""
     typed = about_group(group, *words)
     return f"`{shlex.join(['legacy-consumer', *typed[0]])}`" if typed else f"`legacy-consumer {' '.join(words)}`"
 
 
 def about_group(group: str, *words: str) -> tuple[tuple[str, ...], ...]:
-    """The command for a group; none if its name cannot be typed."""
+    """Return the command for a group; none if a shell cannot take its name."""
     return ((*words, *argument(group)),) if group.isprintable() else ()
 
 
 def argument(name: str) -> tuple[str, ...]:
-    """Return the words for a name that ends a command. Options such as --execute may be added behind it.
+    """Return the words for a name that ends a command. Options such as --execute may be added after it.
 
-    A name that begins with a dash would be taken for an option: it stands behind --, and options stand before that.
+    A name that begins with a dash would be read as an option. It follows a --, and options are added before that.
     """
     return ("--", name) if name.startswith("-") else (name,)

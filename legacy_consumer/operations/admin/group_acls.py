@@ -1,7 +1,7 @@
-"""ACLs of a group: they are kept when the group is copied, and restored when it comes back from a backup.
+"""ACLs of a group: commands keep them when they copy the group, and restore them from a backup.
 
-A group's folder and its `ids` are open even where the rest is secured, since JVM members register there. Therefore two
-ACLs describe a group: that of the folder, and that of the znodes in it. Znodes created below take the second.
+A group's folder and its `ids` are open even if the rest is secured, since JVM members register there. Therefore
+two ACLs describe a group: that of the folder, and that of the znodes in it. Znodes created below get the second.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ logger = safe_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class GroupAcls:
-    """folder: of the group's folder. offsets: of its offsets, or, while it has none, of what else it holds."""
+    """folder: the ACL of the group's folder. offsets: that of its offsets, or of another folder if it has none."""
 
     folder: AclEntries
     offsets: AclEntries
 
     def document(self) -> dict[str, object]:
-        """As it stands in JSON: [permissions, scheme, id] of each entry."""
+        """Return the ACLs for JSON: [permissions, scheme, id] of each entry."""
         return {"folder": list(map(list, self.folder)), "offsets": list(map(list, self.offsets))}
 
     @staticmethod
     def parse(document: object) -> GroupAcls:
-        """Raises: ValueError."""
+        """Read what document() returned. Raises: ValueError."""
         if not isinstance(document, dict):
             raise ValueError("an ACL is no object")  # noqa: TRY004 - of a file
         return GroupAcls(_entries(document.get("folder")), _entries(document.get("offsets")))
@@ -51,9 +51,9 @@ def _entries(value: object) -> AclEntries:
 
 
 def read_group_acls(store: ZkStore, groups: Collection[str]) -> dict[str, GroupAcls]:
-    """Of the groups in which something is not open to everybody, as far as these credentials may see all of it.
+    """Return the ACLs of the groups of which a part is not open, if these credentials may read them completely.
 
-    A warning names the other groups: what is made from this has not their ACLs.
+    A warning names the secured groups whose ACL they may not read: a copy or a restored group does not get it.
     """
     names = list(groups)
     sections = [[GroupPath(group).path, *_sections(group)] for group in names]
@@ -84,9 +84,9 @@ def is_open(acl: AclEntries) -> bool:
 
 
 def mixed_acls(store: ZkStore, offsets: Mapping[str, Sequence[TopicPartition]]) -> Iterator[Finding]:
-    """Groups of which anybody may write a part, though not the rest. offsets: {group: the partitions it has one of}.
+    """Report groups of which anybody may write a part, but not the rest. offsets: {group: partitions with an offset}.
 
-    Where all that a group holds is open, its single offsets are not asked for.
+    If all of a group's folders are open, the ACLs of its single offsets are not read.
     """
     held = {group: _sections(group) for group in offsets}
     acls = _read(store, [path for paths in held.values() for path in paths])

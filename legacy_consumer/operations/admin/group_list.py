@@ -1,4 +1,4 @@
-"""The names of groups. A file of its own, because whoever lists them has no use for what describes them."""
+"""The names of groups. A file of its own: a command that only lists names need not import what describes groups."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from zk_layout.store import ZkStore
 
 
 def list_groups(store: ZkStore) -> tuple[str, ...]:
-    """All groups that ever were, sorted; whether somebody is in them, `ids` says."""
+    """Return all groups that have a folder, sorted. Whether a group has members stands in its `ids`."""
     try:
         return store.get_children(ConsumersPath().path)
     except NoNodeError:

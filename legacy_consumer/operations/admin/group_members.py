@@ -19,8 +19,8 @@ from zk_layout.store import ZkStore
 class RegisteredMember:
     """One child of `/consumers/G/ids`: a registration, or the reason why it cannot be read.
 
-    kind: which client seems to have written it.
-    registered_at_ms: when the znode was created, by ZooKeeper's clock. session_id: the session that keeps the znode; 0
+    kind: the client that seems to have written it.
+    registered_at_ms: when the znode was created, by ZooKeeper's clock. session_id: the session that holds the znode; 0
     if the znode is not ephemeral.
     """
 
@@ -34,9 +34,9 @@ class RegisteredMember:
 
 
 def read_members(store: ZkStore, groups: Sequence[str]) -> list[RegisteredMember]:
-    """The members of these groups, in the order of the groups, ids sorted as Java sorts text.
+    """Return the members of these groups, in the order of the groups; ids sorted as Java sorts text.
 
-    Two batches of reads, however many groups there are. A member that leaves meanwhile is left out.
+    It takes two batches of reads for any number of groups. A member that leaves between them is left out.
     """
     members: list[tuple[str, str]] = []
     children = store.get_children_many([ConsumerIdsPath(group).path for group in groups])
@@ -56,12 +56,12 @@ def read_members(store: ZkStore, groups: Sequence[str]) -> list[RegisteredMember
 
 
 def topics_of(member: RegisteredMember, cluster_topics: Collection[str]) -> Collection[str]:
-    """The topics that a member subscribes to; none if its registration cannot be read."""
+    """Return the topics that a member subscribes to; none if its registration cannot be read."""
     return () if member.registration is None else subscribed_topics(member.registration, cluster_topics)
 
 
 def needs_cluster_topics(members: Collection[RegisteredMember]) -> bool:
-    """Return whether some member chooses its topics among all there are."""
+    """Return whether a member subscribes by a topic filter, so that the cluster's topics must be read."""
     return any(member.registration is not None and is_wildcard(member.registration) for member in members)
 
 

@@ -1,4 +1,4 @@
-"""Reads many groups at once, so that one that may not be read costs the others nothing but a few requests."""
+"""Reads many groups at once. A group that an ACL hides costs only a few more requests for the others."""
 
 from __future__ import annotations
 

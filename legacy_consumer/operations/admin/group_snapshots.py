@@ -14,9 +14,9 @@ from zk_layout.store import ZkStore
 def read_snapshots(
     store: ZkStore, members: Sequence[RegisteredMember], cluster: TopicsOnce | None = None
 ) -> dict[str, GroupSnapshot]:
-    """{group: its snapshot} of the groups that have members. Two requests at most, however many groups there are.
+    """Return {group: its snapshot} for the groups that have members. Two requests at most for any number of groups.
 
-    members: as group_members.read_members found them. cluster: what the caller has read of the topics already.
+    members: from group_members.read_members. cluster: what the caller has read of the topics already.
     Raises: ZooKeeperError.
     """
     by_group: dict[str, list[RegisteredMember]] = {}

@@ -1,8 +1,8 @@
-"""Groups as a table: one row for each partition that a group has to do with.
+"""Groups as a table: one row for each partition of a group.
 
-Everything is read in batches over all groups at once: first the topics under `offsets` and `owners`, then their
-partitions, then the znodes themselves. So the number of batches does not grow with the number of groups, and what is
-pruned is not read.
+Each batch of reads covers all groups: first the topics under `offsets` and `owners`, then their partitions, then the
+znodes themselves. So the number of batches does not grow with the number of groups, and znodes that the caller does
+not want are not read.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ class GroupPartition:
 
     committed: the next offset to consume; None if no offset counts. A literal -1 and an offset of an earlier topic of
     the same name do not count.
-    committed_at_ms: when the offset znode was written last. owned_since_ms: when the owner znode was created. Both in
+    committed_at_ms: when the offset znode was last written. owned_since_ms: when the owner znode was created. Both in
     ms since 1970, by ZooKeeper's clock.
     owner: the text of the owner znode, a consumer thread id if its writer keeps to the protocol.
-    error: the path and the reason if the owner znode or the offset znode holds data that no member of a group can read.
-    owner_session: the session that holds the owner znode; 0 if none does, and the znode stays until it is deleted.
+    error: the path and the reason if the owner znode or the offset znode holds data that no member can read.
+    owner_session: the session that holds the owner znode; 0 if it is not ephemeral and stays until it is deleted.
     offset_version: the version of the offset znode, for a command that changes it.
-    written, origin: the facts by which the offset is judged; no origin if the topic does not exist.
-    unreadable: the data of the offset znode if that is no offset. exists: whether the topic has such a partition.
+    written, origin: the facts by which the offset is judged; origin is None if the topic does not exist.
+    unreadable: the data of the offset znode if it holds no offset. exists: whether the topic has this partition.
     """
 
     group: str
@@ -75,18 +75,18 @@ class GroupPartition:
 
     @property
     def topic_czxid(self) -> int | None:
-        """Which topic of that name it is a partition of; None if there is none."""
+        """The zxid of the topic's creation, which tells topics of one name apart; None if there is no topic."""
         return None if self.origin is None else self.origin.czxid
 
     def judge(self, log: tuple[int, int] | None = None) -> Judgement:
-        """Return the judgement of the offset. log: (first offset, end), None if it is not known."""
+        """Return the judgement of the offset. log: (first offset, end); None if unknown."""
         return judge(self.written, self.origin, log)
 
     def lag(self, judgement: Judgement, begin: int | None, end: int | None) -> int | None:
-        """Return how far the offset is behind the end of the log; None if that is not known, below 0 beyond the end.
+        """Return how far the offset is behind the log's end; None if unknown, below 0 if it lies beyond the end.
 
-        All of the log for an offset of an earlier topic: a group begins a new one with its first message. 0 where
-        nothing was committed in an empty log.
+        For an offset of an earlier topic it is the whole log, since a group begins a new topic with its first message.
+        If nothing was committed and the log is empty, it is 0.
         """
         if self.committed is None and begin is not None and begin == end:
             return 0
@@ -104,15 +104,14 @@ def read_group_partitions(
     members: Sequence[RegisteredMember] | None = None,
     cluster: TopicsOnce | None = None,
 ) -> list[GroupPartition]:
-    """The rows of these groups, sorted by group, topic and partition: every offset znode and every owner znode.
+    """Return the rows of these groups, sorted by group, topic and partition: every offset znode and every owner znode.
 
-    topics, partitions: which ones are wanted; the others are not read.
-    include_unclaimed: also the partitions that have neither, of topics that a member subscribes to or that have a
-    directory under `offsets` or `owners`; for that the registrations and the topics are read too.
+    topics, partitions: whether a topic or a partition is wanted; the others are not read.
+    include_unclaimed: also return partitions without both znodes, of topics that a member subscribes to or that have a
+    directory under `offsets` or `owners`; then the registrations and the topics are read too.
     members, cluster: what the caller has read of these already.
-
-    A group that does not exist has no rows. A znode that cannot be read is the error of its row; a name that is no
-    partition number (Kafka 0.7 writes `<broker>-<partition>`) is named in the log and left out.
+    A group that does not exist has no rows. If a znode cannot be read, its row has an error. A name that is no
+    partition number (Kafka 0.7 writes `<broker>-<partition>`) is left out with a warning in the log.
     Raises: ZooKeeperError.
     """
     wanted_groups = list(dict.fromkeys(groups))
@@ -123,7 +122,7 @@ def read_group_partitions(
     offsets: dict[Key, tuple[str, Znode]] = {}
     owners: dict[Key, tuple[str, Znode]] = {}
     for (is_owner, key), path, znode in zip(keys, paths, znodes, strict=True):
-        if znode is not None:  # else it was deleted while we read
+        if znode is not None:  # None: it was deleted between the reads
             (owners if is_owner else offsets)[key] = path, znode
     rows = offsets.keys() | owners.keys()
     if include_unclaimed:
@@ -143,7 +142,7 @@ def read_group_partitions(
 def _topic_dirs(
     store: ZkStore, groups: Sequence[str], topics: Callable[[str], bool] | None
 ) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
-    """(group, topic) of the directories under `offsets`, and of those under `owners`."""
+    """Return (group, topic) of the directories under `offsets`, and of those under `owners`."""
     parents = [OffsetsPath(group).path for group in groups] + [OwnersPath(group).path for group in groups]
     children = store.get_children_many(parents)
 
@@ -160,7 +159,7 @@ def _znodes(
     owner_dirs: Sequence[tuple[str, str]],
     partitions: Callable[[int], bool] | None,
 ) -> tuple[list[tuple[bool, Key]], list[str]]:
-    """For each offset and owner znode: whether it is an owner, whose, and its path."""
+    """Return (whether it is an owner znode, its key) for each offset and owner znode, and their paths."""
     parents = [TopicOffsetsPath(*each).path for each in offset_dirs]
     parents += [TopicOwnersPath(*each).path for each in owner_dirs]
     keys: list[tuple[bool, Key]] = []
@@ -179,7 +178,7 @@ def _znodes(
                 keys.append((is_owner, (group, topic, partition)))
                 paths.append(f"{parent}/{name}")
         if odd:
-            # one line, however many there are: anybody may write in there
+            # one line for any number of names: any client may create znodes there
             some = ", ".join(odd[:_SHOWN]) + (", ..." if len(odd) > _SHOWN else "")
             logger.warning("%s: %d names are no partition numbers and left out: %s", parent, len(odd), some)
     return keys, paths
@@ -192,12 +191,12 @@ def _unclaimed(
     topics: Callable[[str], bool] | None,
     partitions: Callable[[int], bool] | None,
 ) -> set[Key]:
-    """Every partition of the topics that a group subscribes to or has a directory for."""
+    """Return every partition of the topics that a group subscribes to or has a directory for."""
     cluster_topics = cluster.names() if needs_cluster_topics(members) else ()
     pairs = set(dirs)
     for member in members:
         subscribed = topics_of(member, cluster_topics)
-        # a registration may name anything, also what can be no znode
+        # a registration may hold any text as a topic, also one that no znode can have as its name
         pairs |= {(member.group, topic) for topic in subscribed if is_topic_name(topic)}
     if topics is not None:
         pairs = {pair for pair in pairs if topics(pair[1])}
@@ -212,7 +211,7 @@ def _unclaimed(
 
 
 def _partition_number(name: str) -> int | None:
-    """The number if the name is written as Kafka writes one: decimal, no sign, no leading zero."""
+    """Return the number if the name is written as Kafka writes one: decimal, no sign, no leading zero."""
     if not (name.isascii() and name.isdigit()) or (name[0] == "0" and name != "0"):
         return None
     number = int(name)

@@ -1,4 +1,4 @@
-"""All that stands under a group's folder, as one look saw it. What is judged, backed up and deleted is this look."""
+"""All znodes under a group's folder, read once. Commands judge, back up and delete what this one reading found."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from zk_layout.store import Stat, ZkStore, Znode
 
 @dataclass(frozen=True, slots=True)
 class GroupTree:
-    """One group. stats: {path: its Stat} of the folder and everything below but the registrations, parents first.
+    """One group. stats: {path: its Stat} of the folder and all znodes below except the registrations, parents first.
 
-    offsets: the offset znodes. record: that of its migration, None if none was begun.
+    offsets: the offset znodes. record: the record of its migration; None if no migration was begun.
     """
 
     group: str
@@ -24,7 +24,7 @@ class GroupTree:
 
     @property
     def members(self) -> int:
-        """How many are registered, whether or not anybody can read their registrations."""
+        """The number of registered members, readable or not."""
         ids = self.stats.get(ConsumerIdsPath(self.group).path)
         return 0 if ids is None else ids.num_children
 
@@ -41,12 +41,12 @@ class GroupTree:
         }
 
     def held(self, topic: str | None) -> tuple[str, ...]:
-        """Return those of below(topic) that a session holds."""
+        """Return the paths of below(topic) that a session holds."""
         return tuple(path for path, stat in self.below(topic).items() if stat.ephemeral_owner)
 
 
 def read_trees(store: ZkStore, groups: Sequence[str]) -> list[GroupTree]:
-    """The trees of these groups, in few requests; groups that are not there are left out. Raises: ZooKeeperError."""
+    """Return the trees of these groups, in few requests, without groups that do not exist. Raises: ZooKeeperError."""
     names = list(dict.fromkeys(groups))
     registrations = {ConsumerIdsPath(group).path for group in names}
     stats = dict(_walk(store, [GroupPath(group).path for group in names], registrations))
@@ -70,12 +70,12 @@ def read_trees(store: ZkStore, groups: Sequence[str]) -> list[GroupTree]:
 
 
 def record_path(group: str) -> str:
-    """Return where the record of a group's migration is."""
+    """Return the path of the record of a group's migration."""
     return f"{GroupPath(group).path}/migration"
 
 
 def _walk(store: ZkStore, level: Sequence[str], closed: Collection[str]) -> Iterator[tuple[str, Stat]]:
-    """Yield the znodes level by level, without those below a closed path."""
+    """Yield the znodes level by level, without those below the paths in `closed`."""
     while level:
         found = [(path, s) for path, s in zip(level, store.exists_many(level), strict=True) if s is not None]
         yield from found

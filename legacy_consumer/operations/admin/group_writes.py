@@ -1,8 +1,8 @@
-"""Carries out the plans of many groups: as many of them in one multi as a request of ZooKeeper holds.
+"""Writes the plans of many groups: as many plans in one multi as fit into one request of ZooKeeper.
 
-One plan takes some six requests (offset_writes), and so do hundreds of plans together: what is looked at for one group
-is looked at for all of them at once. If such a multi fails nothing of it was written, and its groups are written one by
-one. So the error is that of the group that cannot be written.
+One plan takes about six requests (offset_writes), and hundreds of plans in one multi take as many, since each read
+covers all groups. If such a multi fails, ZooKeeper has written nothing of it. The groups are then written one by
+one, so the error names the group that cannot be written.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ logger = safe_logger(__name__)
 
 
 def write_plans(store: ZkStore, plans: Sequence[OffsetPlan], *, force: bool = False) -> Iterator[OffsetPlan]:
-    """Write the plans, each all or none, and give each one as soon as it is written.
+    """Write the plans, each all or none, and yield each one as soon as it is written.
 
-    plans: of different groups, made over one look at the topics. force: also while members live.
-    Raises: as write_plan, for the first group that cannot be written. The plans that were given before stay written.
+    plans: of different groups, made from one reading of the topics. force: write also while groups have members.
+    Raises: as write_plan, for the first group that cannot be written. The plans yielded before stay written.
     """
     for some in _batches(store, plans):
         if len(some) > 1 and _write_together(store, some, force=force):
@@ -69,7 +69,7 @@ def _batches(store: ZkStore, plans: Sequence[OffsetPlan]) -> Iterator[list[Offse
 
 
 def _size(plan: OffsetPlan) -> int:
-    """Upper estimate of what a plan adds to a multi."""
+    """Return an upper bound of the bytes that a plan adds to a multi."""
     checks = [CheckOp(TopicPath(topic).path) for topic in plan.creations]
     fence = [*no_members_ops(plan.group, ids_exist=False), ids_back_op(plan.group)]
     return sum(map(multi_size, [*folders_of(plan, plan.to_write), *fence, *_ops(plan), *checks]))
@@ -113,7 +113,7 @@ def _write_together(store: ZkStore, plans: Sequence[OffsetPlan], *, force: bool)
 
 
 def _check_topics(store: ZkStore, plans: Sequence[OffsetPlan]) -> None:
-    """Take offsets away again that came to stand in another topic of the same name. Raises: TopicMadeAnewError."""
+    """Delete offsets that were written for another topic of the same name. Raises: TopicMadeAnewError."""
     written = [{c.partition: c.after for c in plan.to_write if c.after is not None} for plan in plans]
     creations = {topic: created for plan in plans for topic, created in plan.creations.items()}
     with contextlib.suppress(TopicMadeAnewError):

@@ -1,4 +1,4 @@
-"""Groups for an operator: the members, the owners of the partitions, and the lag."""
+"""Descriptions of groups for operators: the members, the owners of the partitions, and the lag."""
 
 from __future__ import annotations
 
@@ -32,27 +32,27 @@ _NOTHING = Judgement(Verdict.NONE)
 
 
 class Hold(Enum):
-    """The session behind an owner znode, which decides when the znode goes away."""
+    """Which session holds an owner znode: that decides when ZooKeeper deletes the znode."""
 
     LIVE = "live"
-    """The session of the member that it names."""
+    """The session of the member that the znode names."""
     OTHER = "other session"
-    """The member it names is registered, but in another session: a claim of its past, which ends with that session."""
+    """The named member is registered in another session: an old claim, which ends with the znode's session."""
     GONE = "no member"
-    """Some session, but the member it names is not registered."""
+    """A session holds the znode, but the named member is not registered."""
     PERMANENT = "permanent"
-    """No session: it was not created as an ephemeral znode, and blocks the partition until somebody deletes it."""
+    """No session: the znode is not ephemeral, and blocks the partition until an operator deletes it."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupMember:
     """A member whose registration can be read.
 
-    subscription: ((topic or regex, stream count), ...). threads: all its streams.
-    partitions: how many it owns. registered_at_ms: by ZooKeeper's clock.
-    kind: which client seems to have registered it. divides_by: the strategies that give it just what it owns.
-    session_id: the session that keeps its registration; 0 = none does, and it stays when the member is gone.
-    brokers: how many brokers lead what it owns, so to how many it has to be connected.
+    subscription: ((topic or regex, stream count), ...). threads: the number of its streams.
+    partitions: the number that it owns. registered_at_ms: by ZooKeeper's clock.
+    kind: the client that seems to have registered it. divides_by: the strategies that give it just what it owns.
+    session_id: the session that holds its registration; 0 = none: the registration stays when the member is gone.
+    brokers: the number of brokers that lead its partitions, so the number that it must connect to.
     """
 
     consumer_id: str
@@ -69,7 +69,7 @@ class GroupMember:
 
 @dataclass(frozen=True, slots=True)
 class UnreadableMember:
-    """A registration that no member can read, and over which members of the JVM fail every rebalance."""
+    """A registration that no member can read. JVM members fail every rebalance because of it."""
 
     consumer_id: str
     problem: str
@@ -80,18 +80,18 @@ class UnreadableMember:
 
 @dataclass(frozen=True, slots=True)
 class PartitionLag:
-    """How far behind a group is in one partition.
+    """A group's lag in one partition.
 
     owner_is_member: whether the owner belongs to a registered member; False without an owner.
     committed: None if there is no offset that counts; see judgement.
-    log_end: the offset after the last message; None if no broker said.
+    log_end: the offset after the last message; None if no broker answered.
     lag: see GroupPartition.lag.
-    committed_age_ms: since the last commit.
+    committed_age_ms: the time since the last commit.
     error: what is wrong with the znodes of the partition.
-    owner_session, hold: the session of the owner znode, and what that says; None without an owner.
-    log_begin: the offset of the first message; asked for only where it makes a difference.
-    judgement: what the committed offset is worth.
-    topic_czxid: which topic of that name it is; None if there is none.
+    owner_session, hold: the session that holds the owner znode, and its meaning; None without an owner.
+    log_begin: the offset of the first message; brokers are asked only if it makes a difference.
+    judgement: whether the committed offset counts for the present topic.
+    topic_czxid: the zxid of the topic's creation; None if there is no topic.
     """
 
     topic: str
@@ -113,7 +113,7 @@ class PartitionLag:
 
     @property
     def problem(self) -> str | None:
-        """Why the committed offset cannot be right, where its lag does not say so already."""
+        """The reason why the committed offset cannot be right, if its lag does not show that already."""
         if self.error is not None:
             return self.error
         found = self.judgement
@@ -123,7 +123,7 @@ class PartitionLag:
 
     @property
     def in_log(self) -> int | None:
-        """How many messages the log holds, if both its ends are known."""
+        """The number of messages in the log; None unless both its ends are known."""
         return None if self.log_end is None or self.log_begin is None else self.log_end - self.log_begin
 
 
@@ -131,15 +131,15 @@ class PartitionLag:
 class GroupDescription:
     """A group at one moment.
 
-    no_log_ends: why no log end is known, if none is.
-    divides_by: the strategies, all of them, that explain who owns what; none while the group moves or disagrees.
+    no_log_ends: why no log end is known; None if some are.
+    divides_by: all strategies that explain the owners; none while partitions move or members disagree.
     warnings: what cannot work, and what to do.
     subscribed: the topics that a member subscribes to and that exist.
     left: the partitions that the group no longer consumes: they or their topic are gone, or all members have left the
     topic. The totals and the verdict on the group leave them out. gone: the part of `left` that does not exist.
     problem: why the group cannot be read; then nothing else about it is known.
     topic_problems: why topics of the group cannot be read; the partitions of these topics are not known.
-    reset: a request to reset its offsets that is there now. led: how it stands, if a member of it follows a leader.
+    reset: the present request to reset its offsets. led: the state of a led group; None if no member follows a leader.
     """
 
     group: str
@@ -159,9 +159,9 @@ class GroupDescription:
 
     @property
     def total_lag(self) -> int | None:
-        """The messages still to be consumed, as far as known; an offset beyond the log's end counts as none.
+        """The number of messages still to be consumed, as far as known; an offset beyond the log's end counts as 0.
 
-        None if nothing of it is known.
+        None if no lag is known.
         """
         consumed = self.consumed
         known = [max(0, row.lag) for row in consumed if row.lag is not None]
@@ -169,23 +169,23 @@ class GroupDescription:
 
     @property
     def unknown_lags(self) -> int:
-        """How many partitions total_lag leaves out, for their lag is not known."""
+        """The number of partitions that total_lag leaves out because their lag is not known."""
         return sum(row.lag is None for row in self.consumed)
 
     @property
     def consumed(self) -> tuple[PartitionLag, ...]:
-        """The partitions that are the group's business."""
+        """The partitions that the group consumes: all but those in `left`."""
         return tuple(row for row in self.partitions if TopicPartition(row.topic, row.partition) not in self.left)
 
     @property
     def left_names(self) -> list[str]:
-        """What counts nowhere, by name: a topic, or single partitions of a topic of which others count."""
+        """The names of what `left` holds: a topic, or single partitions if other partitions of the topic count."""
         counted = {row.topic for row in self.consumed}
         return sorted({str(tp) if tp.topic in counted else tp.topic for tp in self.left})
 
     @property
     def unowned(self) -> int:
-        """How many partitions no registered member owns."""
+        """The number of partitions that no registered member owns."""
         return sum(not row.owner_is_member for row in self.consumed)
 
 
@@ -212,7 +212,7 @@ class _Logs:
     silence: str | None = None
 
     def of(self, row: GroupPartition) -> tuple[int | None, int | None]:
-        """Return where a row's log begins and ends."""
+        """Return the first offset and the end of a row's log, each None if unknown."""
         tp = TopicPartition(row.topic, row.partition)
         return self.begins.get(tp), self.ends.get(tp)
 
@@ -222,11 +222,11 @@ def describe_group(
 ) -> GroupDescription:
     """Describe every partition that the group owns, has committed or subscribes to.
 
-    Brokers that cannot be asked leave log end and lag open, and the reason in no_log_ends.
+    If the brokers do not answer, log ends and lags are None, and no_log_ends is the reason.
     Raises: NoSuchGroupError, ZooKeeperError.
     """
     read = _read_groups(store, [group], None, clock)
-    # asked last: a group that is deleted meanwhile is no empty one
+    # asked last: a group that was deleted during the reads must not look like an empty one
     if store.exists(GroupPath(group).path) is None:
         raise NoSuchGroupError(group)
     [found] = _described(read, log_offsets, clock)
@@ -241,13 +241,14 @@ def describe_groups(
     topics: Callable[[str], bool] | None = None,
     clock: Clock | None = None,
 ) -> list[GroupDescription]:
-    """As describe_group, for many groups: the number of requests does not grow with their number.
+    """As describe_group, for many groups: the number of requests does not grow with the number of groups.
 
-    Groups that do not exist are left out; one that may not be read says so as its problem.
-    log_offsets: None asks no broker, and leaves log end and lag open. topics: which are wanted; others are not read.
+    Groups that do not exist are left out; a group that an ACL hides has a problem.
+    log_offsets: None = ask no broker; log ends and lags are then None. topics: whether a topic is wanted; the others
+    are not read.
     """
     read, forbidden = read_apart(groups, lambda some: _read_groups(store, some, topics, clock))
-    # asked last: a group that is deleted meanwhile is no empty one
+    # asked last: a group that was deleted during the reads must not look like an empty one
     exist = exist_each(store, [GroupPath(group).path for group in groups])
     present = dict.fromkeys(group for group, exists in zip(groups, exist, strict=True) if exists)
     described = _described([one for one in read if one.group in present], log_offsets, clock)
@@ -352,7 +353,7 @@ def _left(read: _ReadGroup) -> Iterator[TopicPartition]:
 
 
 def _ask(log_offsets: LogOffsets | None, rows: Collection[GroupPartition]) -> _Logs:
-    """Return where all logs end; and where those begin of which a group has not read all."""
+    """Return the ends of all logs, and the first offsets of the logs that a group has not read to the end."""
     if log_offsets is None or not rows:
         return _Logs({}, {})
     try:
@@ -362,23 +363,23 @@ def _ask(log_offsets: LogOffsets | None, rows: Collection[GroupPartition]) -> _L
         )
         return _Logs(log_offsets.earliest(behind) if behind else {}, ends)
     except (BrokersUnavailableError, MissingListenerError, NotPermittedError) as error:
-        # the group's own znodes are worth showing without the brokers
+        # operators need the group's own znodes even if no broker answers
         return _Logs({}, {}, str(error))
 
 
 def partition_lag(
     row: GroupPartition, log: tuple[int | None, int | None], sessions: Mapping[str, int], now_ms: int
 ) -> PartitionLag:
-    """Return how far behind a group is, for every tool that tells so.
+    """Return a group's lag in one partition. Every tool that shows a lag takes it from here.
 
-    log: where it begins and ends, as far as that is known. sessions: {registered member of the group: its session}.
+    log: its first offset and its end, each None if unknown. sessions: {registered member of the group: its session}.
     """
     begin, end = log
     if end == 0:
-        begin = 0  # it was not asked for
-    # where the begin was not asked for, the offset lies at the end of the log or beyond
+        begin = 0  # _ask did not ask for the first offset of an empty log
+    # if _ask did not ask for the first offset, the committed one lies at the end of the log or beyond
     judgement = row.judge(None if end is None else (begin or 0, end))
-    # two clocks: what ZooKeeper stamped a moment ago may lie in our future
+    # the two clocks differ: ZooKeeper's time of a recent commit may be later than this machine's time
     age_ms = None if row.committed_at_ms is None else max(0, now_ms - row.committed_at_ms)
     owner = None if row.owner is None else owner_id(row.owner)
     return PartitionLag(

@@ -1,15 +1,15 @@
-"""Is a lag a reason to get up at night? Judges what was seen of a partition over a while. No I/O, no clock.
+"""Judges from several samples of a partition whether its lag needs an operator. No I/O, no clock.
 
-Lag alone says little: 10,000 messages may be a burst that is gone in a second, and 3 may stand there since yesterday.
-The question is therefore whether the group moves; a window of samples answers it. The verdicts are named as in Burrow:
+Lag alone says little: a group may consume a burst of 10,000 messages in a second, and 3 messages may wait since
+yesterday. A window of samples shows whether the group's offset moves. The verdicts are named as in Burrow:
 
-    ok        caught up, or on its way
+    ok        caught up, or the offset moves
     warning   the offset moves, but the lag grows from commit to commit, by a twentieth of what is written or more
     stall     a member owns the partition and messages wait, but the offset stays where it is
     stop      messages wait, and the partition has no owner or no commits
     rewind    an offset was committed that is lower than the one before
     error     the offset cannot be right: it lies outside the log, is of an earlier topic, or cannot be read
-    unknown   no broker tells where the log ends, or nothing is committed while the log holds messages
+    unknown   no broker reports the end of the log, or nothing is committed while the log holds messages
 
 Two things differ from Burrow, which reads a topic of commits. First, a consumer of a ZooKeeper group does not write an
 offset that did not change. A missing commit is therefore not yet a stop: a live owner that commits nothing while
@@ -41,7 +41,7 @@ class Kind(Enum):
 
     @property
     def severity(self) -> int:
-        """0 for the best."""
+        """The rank of the verdict; 0 for the best."""
         return _SEVERITY[self]
 
 
@@ -53,8 +53,8 @@ class Sample(NamedTuple):
     """One look at one partition; a tuple, because an exporter keeps a million of them.
 
     seen_at_ms: the time of the look, by the monotonic clock. offset, committed_at_ms: the committed offset and when it
-    was written, by ZooKeeper's clock; None if there is none. lag: None if no broker said where the log ends.
-    topic_czxid: which topic of that name it was; None if there was none.
+    was written, by ZooKeeper's clock; None if there is none. lag: None if no broker reported the log's end.
+    topic_czxid: the zxid of the topic's creation; None if there was no topic.
     """
 
     seen_at_ms: int
@@ -72,8 +72,8 @@ Window: TypeAlias = tuple[Sample, ...]
 class Judging:
     """The settings of a verdict.
 
-    size: samples kept. span_ms: older ones are forgotten. patience_ms: how long an offset may stay where it is while
-    messages wait; to be longer than the members' auto.commit.interval.ms, which is a minute unless set otherwise.
+    size: the most samples kept. span_ms: older samples are dropped. patience_ms: how long an offset may stay the same
+    while messages wait. Set it longer than the members' auto.commit.interval.ms, which is a minute by default.
     """
 
     size: int = 10
@@ -92,9 +92,9 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class GroupVerdict:
-    """The worst of a group's partitions: error if one is stopped, stalled, rewound or wrong, as Burrow has it.
+    """The verdict on a group: that on its worst partition, but error for stop, stall and rewind, as in Burrow.
 
-    kinds: how many partitions have which verdict.
+    kinds: {verdict: the number of partitions that have it}.
     """
 
     kind: Kind
@@ -102,7 +102,7 @@ class GroupVerdict:
 
     @property
     def reason(self) -> str:
-        """How many partitions are not well, and how."""
+        """The number of partitions of each verdict except ok."""
         bad = sorted((kind for kind in self.kinds if kind is not Kind.OK), key=lambda kind: -kind.severity)
         return ", ".join(f"{self.kinds[kind]} {kind.value}" for kind in bad)
 
@@ -111,11 +111,11 @@ DEFAULT = Judging()
 
 
 def extend(window: Window, sample: Sample, judging: Judging = DEFAULT) -> Window:
-    """The window with one more sample, within its bounds. A sample that is not newer than the last changes nothing.
+    """Return the window with one more sample, within its bounds; unchanged if the sample is not newer than the last.
 
-    The first sample of a topic that was created again begins the window anew: offsets of two logs do not compare.
-    Of looks that saw the same, the first and the last are kept, so a quiet partition costs two samples. Looks that come
-    faster than span_ms / size replace each other, unless a commit lies between them.
+    The first sample of a topic that was created again starts a new window: offsets of two logs cannot be compared. Of
+    samples that saw the same, only the first and the last are kept, so a quiet partition costs two samples. Samples
+    that come faster than span_ms / size replace each other, unless a commit lies between them.
     """
     if window and sample.seen_at_ms <= window[-1].seen_at_ms:
         return window
@@ -129,17 +129,17 @@ def extend(window: Window, sample: Sample, judging: Judging = DEFAULT) -> Window
     while len(kept) > judging.size or kept[0].seen_at_ms < begin_ms:
         first = kept.pop(0)
         if kept[0].seen_at_ms > begin_ms and _saw_the_same(first, kept[0]) and len(kept) < judging.size:
-            # nothing happened in between, so it was the same when the window begins
+            # the two samples are equal, so the partition was in the same state when the window begins
             kept.insert(0, first._replace(seen_at_ms=begin_ms))
     return tuple(kept)
 
 
 def _is_between(before: Sample, middle: Sample, after: Sample, judging: Judging) -> bool:
-    """Return whether the middle one tells nothing that the two others do not."""
+    """Return whether the two other samples show all that the middle one shows."""
     if _commit_of(before) != _commit_of(middle) or _commit_of(middle) != _commit_of(after):
         return False
     if (before.lag or 0) > 0 >= (middle.lag or 0):
-        return False  # it was caught up then
+        return False  # the middle sample shows that the group had caught up
     same = _saw_the_same(before, middle) and _saw_the_same(middle, after)
     return same or after.seen_at_ms - before.seen_at_ms < judging.span_ms // judging.size
 
@@ -156,10 +156,10 @@ def judge(
     in_log: int | None = None,
     judging: Judging = DEFAULT,
 ) -> Verdict:
-    """The verdict on a partition, as of the newest sample.
+    """Return the verdict on a partition, as of the newest sample.
 
-    has_owner: whether a live member owns it now; None if that is not known. problem: why its offset cannot be right.
-    in_log: how many messages its log holds, None if that is not known; it counts where nothing is committed.
+    has_owner: whether a live member owns it now; None if unknown. problem: why its offset cannot be right.
+    in_log: the number of messages in its log, None if unknown; used only if nothing is committed.
     """
     if problem is not None:
         return Verdict(Kind.ERROR, problem)
@@ -228,7 +228,7 @@ def _commit_of(sample: Sample) -> tuple[int | None, int | None]:
 
 
 def _still_since(window: Window) -> Sequence[Sample]:
-    """The last samples, throughout which the offset stood where it stands now and messages waited."""
+    """Return the last samples in which the offset was the same as now and messages waited."""
     start = len(window) - 1
     offset = window[-1].offset
     while start > 0 and window[start - 1].offset == offset and (window[start - 1].lag or 0) > 0:
@@ -237,7 +237,7 @@ def _still_since(window: Window) -> Sequence[Sample]:
 
 
 def _first_seen(window: Window) -> Sequence[Sample]:
-    """One sample for each commit in the window: the first that saw it and knew the lag."""
+    """Return one sample for each commit in the window: the first that saw the commit and knew the lag."""
     found: list[Sample] = []
     for sample in window:
         if sample.offset is None or sample.lag is None:
@@ -248,7 +248,7 @@ def _first_seen(window: Window) -> Sequence[Sample]:
 
 
 def _slowest_commit_ms(window: Window) -> int:
-    """The longest time between two commits: whoever commits every five minutes has not stopped after two."""
+    """Return the longest time between two commits. A member that commits every 5 minutes has not stopped after 2."""
     times = sorted({sample.committed_at_ms for sample in window if sample.committed_at_ms is not None})
     return max((b - a for a, b in pairwise(times)), default=0)
 
@@ -258,11 +258,11 @@ def _went_back(before: Sample, after: Sample) -> bool:
 
 
 _NOTABLE = 0.05
-"""The share of what is written by which a lag has to grow: what is in flight at one commit and the next differs."""
+"""The share of the written messages by which a lag must grow: the number in flight differs from commit to commit."""
 
 
 def _does_not_fall(window: Window, commits: Sequence[Sample], judging: Judging) -> bool:
-    """Three commits or more, over patience_ms or more, and none found less waiting than the one before."""
+    """Return whether three or more commits, over at least patience_ms, show a growing lag that never fell."""
     if len(commits) < 3 or commits[-1].seen_at_ms - commits[0].seen_at_ms < judging.patience_ms:
         return False
     lags = _lags_when_committed(window, commits)
@@ -273,10 +273,10 @@ def _does_not_fall(window: Window, commits: Sequence[Sample], judging: Judging) 
 def _lags_when_committed(window: Window, commits: Sequence[Sample]) -> list[float]:
     """Return the lag at the time of each commit, estimated from the log's growth between two samples.
 
-    The first sample after a commit comes at a varying time after it. Messages that are written to the log in between
-    would count as lag: a group that keeps up would then seem to fall behind for many commits in a row.
-    The two clocks are as far apart as the sample that came soonest after its commit shows, give or take its delay,
-    which moves all lags by the same.
+    The time from a commit to the first sample after it varies. Without the estimate, messages that are written in
+    between would count as lag, and a group that keeps up would seem to fall behind for many commits in a row.
+    The smallest time from a commit to its sample is taken as the difference of the two clocks. It includes the delay of
+    that sample, which shifts all lags in the same way.
     """
     apart_ms = min(
         (sample.seen_at_ms - sample.committed_at_ms for sample in commits if sample.committed_at_ms is not None),

@@ -1,4 +1,4 @@
-"""Looks at groups again and again, and says of each partition whether it is well."""
+"""Reads groups repeatedly and judges the lag of each partition."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from zk_layout.model import TopicPartition
 
 
 class GroupWatch:
-    """The windows of one group. Give it every look at the group, in order; a partition that is gone is forgotten."""
+    """The windows of one group. Pass it every description of the group, in order; it drops partitions that are gone."""
 
     def __init__(self, judging: Judging = DEFAULT) -> None:
         self._judging = judging
         self._windows: dict[TopicPartition, Window] = {}
 
     def judge(self, look: GroupDescription, seen_at_ms: int) -> Mapping[TopicPartition, Verdict]:
-        """The verdict on each partition, this look included. seen_at_ms: when it was taken, as Sample has it."""
+        """Add this look to the windows, and return the verdict on each partition. seen_at_ms: as in Sample."""
         windows: dict[TopicPartition, Window] = {}
         verdicts: dict[TopicPartition, Verdict] = {}
         for row in look.partitions:
@@ -47,7 +47,7 @@ class GroupWatch:
 
 
 def judge_whole(look: GroupDescription, verdicts: Mapping[TopicPartition, Verdict]) -> GroupVerdict:
-    """Return the verdict on a group, from its partitions without those that it has left; error if it is unreadable."""
+    """Return the verdict on a group, without the partitions that it has left; error if the group cannot be read."""
     if look.problem is not None:
         return GroupVerdict(Kind.ERROR)
     return judge_group(verdict for tp, verdict in verdicts.items() if tp not in look.left)

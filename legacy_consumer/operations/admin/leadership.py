@@ -1,4 +1,4 @@
-"""Leaders of partitions: the present leader, the possible ones, and the changes the controller was asked to make."""
+"""Leaders of partitions: the present leader, the next one, and the changes that the controller was asked to make."""
 
 from __future__ import annotations
 
@@ -25,11 +25,12 @@ from zk_layout.store import ZkStore, Znode
 
 @dataclass(frozen=True, slots=True)
 class PartitionLeadership:
-    """One partition. replicas: the brokers that have it, the preferred leader first.
+    """One partition. replicas: the brokers that have a replica, the preferred leader first.
 
-    leader: None without one, and where the one that is written is not registered. in_sync: as written; None if there is
-    no state yet. next_leader: the one that would lead if the leader failed now; None if none could without losing
-    messages. reassigned_to: the replicas that it is to get. is_electing: its preferred leader was asked for.
+    leader: None if there is none, or if the broker in the partition's state is not registered. in_sync: as written in
+    the state; None without a state. next_leader: the broker that would lead if the leader failed now; None if none
+    could without losing messages. reassigned_to: the replicas after the running reassignment; None if there is none.
+    is_electing: an operator has requested the election of the preferred leader.
     """
 
     topic: str
@@ -44,14 +45,14 @@ class PartitionLeadership:
 
     @property
     def preferred_leader(self) -> int | None:
-        """The broker that leads when all is well."""
+        """The first replica, which leads when all brokers are well."""
         return self.replicas[0] if self.replicas else None
 
 
 def read_leadership(
     store: ZkStore, topics: Collection[str]
 ) -> tuple[list[PartitionLeadership], list[MalformedZnodeError | NotPermittedError]]:
-    """Every partition of these topics, in three requests, and why topics or states of partitions cannot be read.
+    """Return every partition of these topics, in three requests, and why topics or partition states cannot be read.
 
     Raises: NoSuchTopicError; ZooKeeperError.
     """
@@ -79,10 +80,10 @@ def read_leadership(
             tp = TopicPartition(topic, number)
             found.append((tp, replicas))
             if number in assignment.adding_replicas or number in assignment.removing_replicas:
-                # from 2.4 on it is told here: while it goes on, all of them are replicas
+                # Kafka 2.4 and newer write a reassignment here: during it the removed brokers are replicas, too
                 going = assignment.removing_replicas.get(number, ())
                 reassigned[tp] = tuple(broker for broker in replicas if broker not in going)
-    # a request that cannot be read is the controller's trouble, and changes nothing here
+    # only the controller acts on these requests, so one that cannot be read is ignored here
     electing: tuple[TopicPartition, ...] = ()
     with contextlib.suppress(MalformedZnodeError):
         if isinstance(requests[0], Znode):
@@ -130,7 +131,7 @@ def _leadership(
 ) -> PartitionLeadership:
     in_sync = None if state is None else state.isr
     leader = None if state is None or state.leader not in living else state.leader
-    # as the controller: the first replica that lives and is in sync
+    # the controller chooses in the same way: the first replica that is registered and in sync
     able = [broker for broker in replicas if broker in living and broker in (in_sync or ()) and broker != leader]
     return PartitionLeadership(
         *tp,

@@ -1,4 +1,4 @@
-"""How groups that a member leads stand, as their znodes tell it to anybody."""
+"""The state of led groups, as their znodes show it to any client."""
 
 from __future__ import annotations
 
@@ -29,9 +29,10 @@ CLASSIC = "classic"
 class LedGroup:
     """A group with members that have group.coordination=leader.
 
-    coordination: leader, or classic while a member follows no leader. leader: None while the group has none. state:
-    Empty, PreparingRebalance or Stable; CompletingRebalance is too short to be seen. refused: {consumer id: why}.
-    followers_of_none: the members that follow no leader. problem: a znode that cannot be read.
+    coordination: leader, or classic while a member follows no leader. leader: None if the group has none. state:
+    Empty, PreparingRebalance or Stable; CompletingRebalance is too short to be seen. members: the number that joined.
+    refused: {consumer id: why}. followers_of_none: the members that follow no leader. problem: why a znode cannot be
+    read.
     """
 
     coordination: str
@@ -46,13 +47,13 @@ class LedGroup:
 
 
 def read_led_groups(store: ZkStore, members: Sequence[RegisteredMember]) -> dict[str, LedGroup]:
-    """{group: how it stands} of the groups of which a member follows a leader: two batches of reads for all of them."""
+    """Return {group: its state} for the groups with a member that follows a leader, in two batches of reads."""
     others: dict[str, list[str]] = {}
     groups = dict.fromkeys(one.group for one in members if follows_leader(one))
     if not groups:
         return {}
     for one in members:
-        # members leave out one whose registration cannot be read
+        # led members ignore a member whose registration cannot be read
         if one.registration is not None and not follows_leader(one):
             others.setdefault(one.group, []).append(one.consumer_id)
     joined = store.get_children_many([members_path(group) for group in groups])

@@ -1,8 +1,8 @@
-"""Writes a plan of offsets under a running group: its members of this project hold still and follow.
+"""Writes a plan of offsets while a group runs: members of legacy-consumer hold the partitions, then follow.
 
-See legacy_consumer.member.resets.records for the steps. Members of the JVM cannot follow; as long as one owns a
-partition of the plan nothing is written. Right before the write the owners are looked at once more, and it fails if one
-of them has given its partition up by then.
+legacy_consumer.member.resets.records describes the steps. JVM members cannot follow: while one owns a partition of
+the plan, nothing is written. Right before the write the owners are read once more, and the multi fails if one of
+them has released its partition since.
 """
 
 from __future__ import annotations
@@ -64,9 +64,9 @@ _MOVED = "partitions changed their owners meanwhile; try again when `groups desc
 
 @dataclass(frozen=True, slots=True)
 class Followed:
-    """written: as write_plan says. plan: what was written, over what the members had committed last.
+    """written: as write_plan returns it. plan: the plan that was written, over the members' last commits.
 
-    unanswered: owners that did not say in time that they went on from the new offsets.
+    unanswered: owners that did not answer in time that they continue from the new offsets.
     """
 
     written: Written
@@ -85,14 +85,14 @@ def write_live(
     retarget: Retarget = lambda _: {},
     clock: Clock | None = None,
 ) -> Followed:
-    """Have the owners hold the plan's partitions, write all offsets in one multi, and wait until they went on.
+    """Have the owners hold the plan's partitions, write all offsets in one multi, and wait until the owners continue.
 
-    timeout_s: for each of the two waits. before_write: told the plan before each try, for a backup. progress: as
-    write_plan takes it. retarget: asked, while the owners hold, about the partitions in which they have committed
-    since the plan; gives new targets. Partitions that it leaves out keep their target.
-    Raises: ResetRequestError if not all owners hold still in time, another reset is under way, or the session of the
-    request ends, with nothing written;
-    OffsetsChangedError if they go on committing; others as write_plan and retarget.
+    timeout_s: for each of the two waits. before_write: called with the plan before each try, for a backup. progress: as
+    in write_plan. retarget: called while the owners hold, with the partitions in which they have committed since the
+    plan; returns new targets. Partitions that it leaves out keep their target.
+    Raises: ResetRequestError if not all owners hold in time, another reset is under way, or the session of the request
+    ends, with nothing written;
+    OffsetsChangedError if the owners continue to commit; others as write_plan and retarget.
     """
     clock = clock or SystemClock()
     progress = progress or ChangeProgress()
@@ -120,7 +120,7 @@ def write_live(
                     store, plan, force=True, held_in=session_id, also=also, on_progress=on_progress, progress=progress
                 )
             except OffsetsChangedError:
-                # what was in a user's hand was committed, or an owner gave its partition up
+                # an owner has committed the messages in hand, or released its partition
                 if attempt == _TRIES - 1:
                     raise
             except (SessionExpiredError, NoNodeError, BadVersionError) as error:
@@ -137,22 +137,22 @@ def write_live(
 def _requested(store: ZkStore, group: str, request: Request) -> Iterator[int]:
     """Keep the request in ZooKeeper for the time of the block; delete the folders that it created.
 
-    If ZooKeeper does not delete them, the block's result or error counts all the same.
-    Gives the session of the request. Raises: ResetRequestError, GroupDeletedError.
+    A failed deletion is only logged: the block's result or error stays the same.
+    Yields the session of the request. Raises: ResetRequestError, GroupDeletedError.
     """
-    # members that run with zookeeper.set.acl keep it
+    # the answers folder existed before: members with zookeeper.set.acl keep it
     kept = store.exists(answers_path(group)) is not None
     session_id = _ask(store, group, request)
     try:
         yield session_id
     finally:
         try:
-            # when its session ended the request did, and another operator's may be there
+            # if the session has ended, so has this request, and another operator's may stand there
             there = store.exists(request_path(group))
             if there is not None and there.ephemeral_owner == session_id:
                 _delete(store, request_path(group), session_id=session_id)
             if not kept:
-                # both or none: members answer another operator's request in there
+                # both or none: members may answer another operator's request in these folders
                 _delete(store, answers_path(group), _folder(group))
         except ZooKeeperError as error:
             logger.warning(
@@ -168,7 +168,7 @@ def _folder(group: str) -> str:
 
 
 def _ask(store: ZkStore, group: str, request: Request) -> int:
-    """Write the request and its folders, but no group that was deleted. Returns: the session of the request."""
+    """Write the request and its folders, but never create a deleted group. Returns: the session of the request."""
     for _ in range(_TRIES):
         try:
             for path in (_folder(group), answers_path(group)):
@@ -178,7 +178,7 @@ def _ask(store: ZkStore, group: str, request: Request) -> int:
             stat = store.exists(request_path(group))
             if stat is not None and stat.czxid == created:
                 return stat.ephemeral_owner
-            # its session has ended since
+            # the session has ended since, and the request with it
         except NodeExistsError as error:
             standing = standing_reset(store, group)
             said = _ENDED if standing is None else f"{standing.text}; {standing.advice}"
@@ -191,7 +191,7 @@ def _ask(store: ZkStore, group: str, request: Request) -> int:
 
 
 def _delete(store: ZkStore, *paths: str, session_id: int | None = None) -> None:
-    """Delete all of them or none, and only in this session."""
+    """Delete all of these znodes or none, and only in this session."""
     try:
         store.multi([DeleteOp(path) for path in paths], session_id=session_id)
     except SessionExpiredError:
@@ -202,7 +202,7 @@ def _delete(store: ZkStore, *paths: str, session_id: int | None = None) -> None:
 
 
 def _again(plan: OffsetPlan, standings: Mapping[TopicPartition, Standing], retarget: Retarget) -> OffsetPlan:
-    """Return the plan with the offsets that the owners committed last. Partitions without owner stay as planned."""
+    """Return the plan with the offsets that the owners committed last. Partitions without an owner stay as planned."""
     held = {tp: standing for tp, standing in standings.items() if standing.owner is not None}
     changes = [replace(change, before=held.get(change.partition, change.before)) for change in plan.changes]
     moved = {
@@ -218,9 +218,9 @@ def _again(plan: OffsetPlan, standings: Mapping[TopicPartition, Standing], retar
 def _wait(
     store: ZkStore, group: str, request: Request, state: AnswerState, timeout_s: float, clock: Clock
 ) -> tuple[str, ...]:
-    """Wait until the owner of each partition has answered for it. Returns: owners that have not.
+    """Wait until the owner of each partition has answered for it. Returns: the owners that have not.
 
-    Raises: ResetRequestError if one refuses to hold still, or the request is gone.
+    Raises: ResetRequestError if an owner refuses to hold, or the request is gone.
     """
     deadline = clock.monotonic() + timeout_s
     never = threading.Event()
@@ -247,10 +247,10 @@ def _missing(store: ZkStore, group: str, request: Request, state: AnswerState) -
         # a member that is about to claim a partition may have read its offset already
         missing = {f"the next owner of {tp}": None for tp in _to_be_claimed(store, group, partitions, owners)}
     for tp, (owner, session_id) in owners.items():
-        # anybody may write an answer in its name
+        # any client may write an answer under the owner's name, so the owner's session must have written it
         answer = answers.get((owner, session_id))
         if answer is not None and answer.request_id == request.request_id:
-            # a member that comes after the write has no say in it
+            # after the write a refusal changes nothing
             if answer.state is AnswerState.REFUSED and state is AnswerState.READY:
                 raise ResetRequestError(group, f"{owner} refuses: {answer.reason}; stop it first")
             if answer.state is state and tp in answer.partitions:
@@ -262,7 +262,7 @@ def _missing(store: ZkStore, group: str, request: Request, state: AnswerState) -
 def _to_be_claimed(
     store: ZkStore, group: str, partitions: Sequence[TopicPartition], owners: Collection[TopicPartition]
 ) -> list[TopicPartition]:
-    """Partitions without an owner of topics that a member subscribes to."""
+    """Return the partitions without an owner, of topics that a member subscribes to."""
     free = [tp for tp in partitions if tp not in owners]
     snapshot = read_snapshots(store, read_members(store, [group])).get(group) if free else None
     if snapshot is None:
@@ -272,7 +272,7 @@ def _to_be_claimed(
 
 
 def _answers(store: ZkStore, group: str, owners: set[str]) -> dict[tuple[str, int], Answer]:
-    """{(consumer id, the session that answered): answer}."""
+    """Return {(consumer id, the session that answered): answer}."""
     names = sorted(name for name in owners if name and "/" not in name)
     paths = [answer_path(group, name) for name in names]
     found: dict[tuple[str, int], Answer] = {}

@@ -1,4 +1,4 @@
-"""Where a time begins in many logs."""
+"""Offsets of a time in many logs."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ _LAST_BY_SEGMENT = 3
 
 
 class BrokerLogTimes:
-    """Implements offset_targets.LogTimes over the brokers: a few questions to each leader, however many partitions.
+    """Implements offset_targets.LogTimes over the brokers: a few requests to each leader for any number of partitions.
 
-    Brokers before 0.10.1 know only when a segment was written last, and say nothing where all segments are younger than
-    the time; later ones say nothing where all messages are older. The first means the log's beginning, the second its
-    end. Registrations of 0.10.0 and 0.10.1 look alike: there the beginning is taken, which repeats and loses nothing.
+    Brokers before 0.10.1 know only when a segment was last written, and return no offset if all segments are younger
+    than the time; newer brokers return none if all messages are older. The first means the log's beginning, the second
+    its end. Registrations of 0.10.0 and 0.10.1 look alike; for them no offset means the beginning, since that repeats
+    messages and loses none.
     """
 
     def __init__(self, logs: LibrdkafkaLogOffsets, brokers: Sequence[Broker]) -> None:
@@ -37,9 +38,9 @@ class BrokerLogTimes:
         return self._offsets.latest(partitions)
 
     def at_times(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """The first offset of a time or later, the log's end if all are older; from old brokers a place before it.
+        """Return the first offset at or after each time, the log's end if all messages are older. Old brokers: earlier.
 
-        Raises: FetchError where messages have no timestamps; BrokersUnavailableError.
+        Raises: FetchError if messages have no timestamps; BrokersUnavailableError.
         """
         nothing = self.earliest(list(times)) if self.nothing == EARLIEST else self.latest(list(times))
         found = self._logs.at_times({tp: time_ms for tp, time_ms in times.items() if tp in nothing})

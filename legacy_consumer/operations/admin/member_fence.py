@@ -1,8 +1,8 @@
-"""A part of a multi that lets it through only while the group has no members.
+"""Operations that let a multi succeed only while the group has no members.
 
-ZooKeeper checks versions, and a parent's does not change with its children. But an `ids` folder with a child cannot be
-deleted: so a multi that deletes the empty folder fails as a whole when a member has registered. The next member makes
-the folder again, as it does in a new group.
+ZooKeeper checks versions, and a znode's version does not change when its children do. But ZooKeeper does not delete
+an `ids` folder with a child. So a multi that deletes the empty folder fails as a whole once a member has registered.
+The next member creates the folder again, as it does in a new group.
 """
 
 from __future__ import annotations
@@ -13,25 +13,25 @@ from zk_layout.paths import ConsumerIdsPath
 from zk_layout.store import Acl, CreateOp, DeleteOp, Op, ZkStore
 
 FENCE_FAILURES: tuple[type[ZooKeeperError], ...] = (NodeExistsError, NoNodeError, NotEmptyError)
-"""A member came or the folder did since it was looked at: look again."""
+"""The folder or a member appeared, or the folder went, since the caller looked: look again."""
 
 
 def no_members_ops(group: str, *, ids_exist: bool) -> list[Op]:
-    """The operations for the front of the multi, at a moment when there were no members.
+    """Return the operations for the front of the multi, for a moment without members.
 
-    Without the folder its absence is checked: it is made and deleted, which fails where there is one.
+    Without the folder, the multi creates and deletes it, which fails if another client has created it since.
     """
     path = ConsumerIdsPath(group).path
     return [DeleteOp(path)] if ids_exist else [CreateOp(path, None, acl=Acl.OPEN), DeleteOp(path)]
 
 
 def ids_back_op(group: str) -> Op:
-    """For the end of a multi after which the group lives on: the folder again, open to members as they make it."""
+    """Return the operation for the end of a multi that keeps the group: create the folder, open to members."""
     return CreateOp(ConsumerIdsPath(group).path, None, acl=Acl.OPEN)
 
 
 def no_members(store: ZkStore, group: str) -> tuple[list[Op], list[Op]]:
-    """The fence for the front of a multi after which the group lives on, and for its end.
+    """Return the operations for the front and for the end of a multi that keeps the group.
 
     Raises: ActiveGroupError, ZooKeeperError.
     """
@@ -42,6 +42,6 @@ def no_members(store: ZkStore, group: str) -> tuple[list[Op], list[Op]]:
 
 
 def read_ids(store: ZkStore, group: str) -> tuple[str, ...] | None:
-    """The registered ids; None if the folder is not there. Raises: ZooKeeperError."""
+    """Return the ids of the registered members; None if there is no folder. Raises: ZooKeeperError."""
     [ids] = store.get_children_many([ConsumerIdsPath(group).path])
     return ids

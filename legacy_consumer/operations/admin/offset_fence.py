@@ -1,7 +1,8 @@
-"""Offsets are written over what the plan saw, never over a znode that was deleted and made again since.
+"""Refuses to overwrite an offset znode that another client deleted and created again since the plan.
 
-Such a znode begins at version 0 again, and versions are all that a multi can check. The zxid of a znode's last write
-never comes again, so it is looked at right before the multi: only a deletion and a creation in that moment go unseen.
+Such a znode has version 0 again, and a multi can check only versions. The zxid of a znode's last write never comes
+again, so it is read right before the multi. Only a deletion and a creation between that read and the multi go
+unnoticed.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ from zk_layout.store import ZkStore
 
 
 def written_since(store: ZkStore, seen: Mapping[str, int | None]) -> set[str]:
-    """The paths at which another znode stands, or none, or one that was written again. Raises: ZooKeeperError.
+    """Return the paths whose znode was written, created again or deleted since. Raises: ZooKeeperError.
 
-    seen: {path: the zxid of the znode's last write}; None where there was none, which a multi can check.
+    seen: {path: the zxid of the znode's last write}; None if there was no znode, which a multi can check.
     """
     known = {path: zxid for path, zxid in seen.items() if zxid is not None}
     stats = store.exists_many(list(known)) if known else []

@@ -4,36 +4,37 @@ Lines of ExportZkOffsets, one for each partition, of any number of groups:
 
     /consumers/billing/offsets/orders/0:286894308
 
-CSV as `kafka-consumer-groups --reset-offsets --export` writes it; with several groups, from 2.4 on, it names them, and
-it puts quotes around longer names:
+CSV as `kafka-consumer-groups --reset-offsets --export` writes it. From 2.4 on, that tool names the groups if there are
+several, and puts quotes around longer names:
 
     orders,0,286894308
     billing,"a-topic-with-a-longer-name",0,286894308
 
-JSON. An offset of null stands for a partition without one, so a backup can be put back exactly. The data of an offset
-znode that cannot be read stands beside it, for people; it is not put back:
+JSON. An offset of null stands for a partition without one, so an import restores a backup exactly. "unreadable" shows
+people the data of offset znodes that cannot be read; an import does not restore it:
 
     {"version": 1, "offsets": {"billing": {"orders": {"0": 286894308, "1": null}}},
      "unreadable": {"billing": {"orders": {"2": "12345\\n"}}}}
 
-"topics" says for which topics the offsets were committed, so that they are not put back for later ones of the same
-names (see judgement.metadata_of); a file without it is believed. Of a topic that does not exist when the file is
-written it says when an offset was written last, which is before any later topic of that name is created:
+"topics" marks the topics for which the offsets were committed, so that an import does not write them for later topics
+of the same names (see judgement.metadata_of). Without a mark, the offset counts for the present topic. If the topic
+does not exist when the file is written, the mark is the zxid of the last write of one of its offsets, which is lower
+than that of any later creation of the topic:
 
     "topics": {"orders": "topic-czxid=0x1f3"}
 
-While a command changes several groups, its backup says behind the JSON which of them it has begun to change. If the
-command is killed this stays, and only those groups are read:
+While a command changes several groups, it notes after the JSON which of them it has begun to change. If the command is
+killed, these lines stay, and an import reads only those groups:
 
     # The command that wrote this is not done; of these groups, one a line, it has begun to change the offsets:
     "billing"
 
 A backup of a secured group also holds the group's ACLs, in "acls" (see group_acls), so that it comes back secured.
 
-All write a newline behind the last line; a file of lines without it was cut, perhaps in its last number.
+All formats end with a newline. A file of lines without it was cut, perhaps in its last number.
 
-Unlike Kafka's ImportZkOffsets, which takes whatever stands there for a path and stops at an empty line, a file is read
-as a whole or not at all: each bad line is named with its number.
+Kafka's ImportZkOffsets takes any text for a path and stops at an empty line. Here a file is read as a whole or not at
+all, and the error names each bad line with its number.
 """
 
 from __future__ import annotations
@@ -64,11 +65,11 @@ _OFFSET = re.compile(r"-?[0-9]{1,20}")
 NOT_DONE = (
     "# The command that wrote this is not done; of these groups, one a line, it has begun to change the offsets:\n"
 )
-"""Behind the JSON of a backup."""
+"""The line between the JSON of a backup and the lines of begun_line()."""
 
 
 class OffsetFormat(Enum):
-    """How offsets are written."""
+    """The formats that write_offsets can write."""
 
     ZK = "zk"
     JSON = "json"
@@ -80,10 +81,10 @@ Unreadable: TypeAlias = Mapping[TopicPartition, bytes]
 
 
 class OffsetFile(NamedTuple):
-    """The contents of a file: {group: {partition: offset}}; the group is "" where the file names none.
+    """The contents of a file: {group: {partition: offset}}; the group is "" if the file names none.
 
-    unreadable: {group: how many offset znodes held no offset when the file was written}; these are not in the file.
-    acls: of the groups that were secured when it was written. topics: for which the offsets were committed.
+    unreadable: {group: the number of its offset znodes that held no offset}; their partitions are not in groups.
+    acls: those of the groups that were secured. topics: {topic: mark of the topic that the offsets are for}.
     untouched: groups that the command which wrote the file had not begun to change when it was killed; not in groups.
     """
 
@@ -94,7 +95,7 @@ class OffsetFile(NamedTuple):
     untouched: Sequence[str] = ()
 
     def of_group(self, group: str) -> Offsets:
-        """The offsets of this group: its own, or those without a group."""
+        """Return the offsets of this group: its own, and those without a group."""
         return {**self.groups.get("", {}), **self.groups.get(group, {})}
 
 
@@ -106,9 +107,9 @@ def write_offsets(
     acls: Mapping[str, GroupAcls] | None = None,
     topics: Mapping[str, str] | None = None,
 ) -> str:
-    """The text of a file. Lines leave out partitions without an offset, which they cannot express.
+    """Return the text of a file. The format zk leaves out partitions without an offset, which it cannot express.
 
-    topics: as marks_of gives it. unreadable, more, acls, topics: only JSON can tell those.
+    topics: as marks_of returns it. Only JSON can hold unreadable, more, acls and topics.
     """
     if form is OffsetFormat.ZK:
         return "".join(
@@ -136,7 +137,7 @@ def write_offsets(
 def marks_of(
     topics: Collection[str], origins: Mapping[str, TopicOrigin], written: Iterable[tuple[TopicPartition, int | None]]
 ) -> dict[str, str]:
-    """{topic: its mark in a file}. written: the zxid of the last write of each offset, None without a znode."""
+    """Return {topic: its mark in a file}. written: the zxid of the last write of each offset, None without a znode."""
     zxids = {tp.topic: zxid for tp, zxid in written if zxid is not None}
     marks = {topic: metadata_of(TopicOrigin(zxids[topic])) for topic in topics if topic in zxids}
     return {**marks, **{topic: metadata_of(origins[topic]) for topic in topics if topic in origins}}
@@ -148,7 +149,7 @@ def begun_line(group: str) -> str:
 
 
 def by_topic(values: Mapping[TopicPartition, T]) -> dict[str, dict[str, T]]:
-    """{topic: {partition: value}}, sorted, as it stands in JSON."""
+    """Return {topic: {partition: value}}, sorted, for JSON."""
     topics: dict[str, dict[str, T]] = {}
     for tp, value in sorted(values.items(), key=lambda item: item[0]):
         topics.setdefault(tp.topic, {})[str(tp.partition)] = value
@@ -156,16 +157,16 @@ def by_topic(values: Mapping[TopicPartition, T]) -> dict[str, dict[str, T]]:
 
 
 def read_offsets(text: str, name: str) -> OffsetFile:
-    """Read a file of any of the formats. name: stands in the errors.
+    """Read a file of any of the formats. name: the file's name for errors.
 
-    Raises: BadOffsetFileError that names every bad line, up to some.
+    Raises: BadOffsetFileError with every bad line.
     """
     if text.lstrip("\ufeff").lstrip().startswith("{"):
         return _read_json(text, name)
     if text.strip() and not text.endswith("\n"):
         reason = "the line has no newline at its end: the file is cut, or an editor removed its last newline"
         raise BadOffsetFileError(name, ((text.count("\n") + 1, reason),))
-    # a name may hold what str.splitlines takes for the end of a line, but never a line feed
+    # str.splitlines would split at characters that a name may hold; a name never holds a line feed
     return _read_lines(text.removeprefix("\ufeff").split("\n"), name)
 
 
@@ -194,7 +195,7 @@ def _read_lines(lines: Sequence[str], name: str) -> OffsetFile:
 
 
 def _parse_line(line: str) -> tuple[str, TopicPartition, int] | str:
-    """Group, partition and offset; or what is wrong."""
+    """Return group, partition and offset; or what is wrong with the line."""
     found = _LINE.fullmatch(line)
     if found is not None:
         path = OffsetPath.parse(found[1])
@@ -217,7 +218,7 @@ def _parse_line(line: str) -> tuple[str, TopicPartition, int] | str:
 
 
 def _csv_fields(line: str) -> tuple[str, str, int, int] | None:
-    """Group ("" without one), topic, partition and offset."""
+    """Return group ("" without one), topic, partition and offset; None if the line is no such CSV."""
     try:
         [fields] = csv.reader([line], strict=True)
     except (csv.Error, ValueError):
@@ -275,7 +276,7 @@ def _read_json(text: str, name: str) -> OffsetFile:
         topics = {}
     if bad:
         raise BadOffsetFileError(name, tuple((_line_of(text, keys), reason) for keys, reason in bad))
-    # each line is written before its group is changed, so one that was cut says nothing
+    # each line is written before its group is changed, so the group of a cut line is unchanged
     lines = set(begun.splitlines(keepends=True))
     untouched = [group for group in groups if is_not_done and begun_line(group) not in lines]
     for group in untouched:
@@ -284,11 +285,11 @@ def _read_json(text: str, name: str) -> OffsetFile:
 
 
 class _RepeatedKeyError(ValueError):
-    """One of two values would be lost."""
+    """An object has a key twice; reading it would lose one of the two values."""
 
 
 def _without_repetition(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    """Raises: _RepeatedKeyError."""
+    """Return the pairs as a dictionary. Raises: _RepeatedKeyError."""
     found: dict[str, object] = {}
     for key, value in pairs:
         if key in found:
@@ -309,7 +310,7 @@ def _count_unreadable(noted: object) -> dict[str, int]:
 
 
 def _line_of(text: str, keys: Sequence[str]) -> int:
-    """Where these keys stand, one inside the other. json tells no lines; this finds them if each has one of its own."""
+    """Return the line of these nested keys, which json does not report. Exact if each key has a line of its own."""
     lines = text.splitlines()
     number = 0
     for key in keys if keys[0] in {"acls", "topics"} else ("offsets", *keys):

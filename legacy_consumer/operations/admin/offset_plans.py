@@ -1,4 +1,4 @@
-"""A change of a group's offsets, planned before it is made: what stands there, what is to stand there."""
+"""The plan of a change of a group's offsets: the offsets before it, and after it."""
 
 from __future__ import annotations
 
@@ -21,11 +21,12 @@ from zk_layout.store import ZkStore
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """One partition of a group as it stands.
+    """The present offset and owner of one partition of a group.
 
-    offset: None if none is committed that counts. version: of the offset znode, None if there is none. owner: as in
-    its znode. problem: why the znode cannot be read, and unreadable what it holds then. outlived: what was committed
-    for an earlier topic of that name. zxid: of the last write of the offset znode. is_fragile: as Judgement has it.
+    offset: None if no committed offset counts. version: that of the offset znode, None if there is none. owner: the
+    text of the owner znode. problem: why the offset znode cannot be read, and unreadable its data then. outlived: an
+    offset that was committed for an earlier topic of that name. zxid: that of the last write of the offset znode.
+    is_fragile: as in Judgement.
     """
 
     offset: int | None = None
@@ -45,7 +46,7 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class OffsetChange:
-    """One partition of a plan. after None: the znode goes. again: write also what stands there already."""
+    """One partition of a plan. after: None = delete the znode. again: write the offset even if it does not change."""
 
     partition: TopicPartition
     before: Standing
@@ -54,7 +55,7 @@ class OffsetChange:
 
     @property
     def changes(self) -> bool:
-        """Whether there is anything to write."""
+        """Return whether there is anything to write."""
         if self.before.problem is not None or self.before.offset != self.after:
             return True
         if self.before.is_fragile:
@@ -63,7 +64,7 @@ class OffsetChange:
 
     @property
     def moves_by(self) -> int | None:
-        """How many messages the group goes on (or back, below 0); None if it is not known."""
+        """How many messages the group skips (below 0: reads again); None if unknown."""
         if self.before.offset is None or self.after is None:
             return None
         return self.after - self.before.offset
@@ -71,11 +72,11 @@ class OffsetChange:
 
 @dataclass(frozen=True, slots=True)
 class OffsetPlan:
-    """The plan for one group: all its offsets are written, or none.
+    """The plan for one group: ZooKeeper writes all its offsets, or none.
 
-    members: the members that were registered when the plan was made. acls: for the group, if the plan creates it.
+    members: those that were registered when the plan was made. acls: for the group, if the plan creates it.
     creations: of the topics for which the offsets are meant; see topic_fence. marks: the backup's mark of each topic.
-    is_new: there was no such group, and the plan creates it; a group that is deleted meanwhile is not created again.
+    is_new: the group did not exist, and the plan creates it; a group that was deleted since is not created again.
     """
 
     group: str
@@ -92,7 +93,7 @@ class OffsetPlan:
         return tuple(change for change in self.changes if change.changes)
 
     def for_members(self) -> OffsetPlan:
-        """The plan for members that run: each has read on since its last commit, so no offset is where it stands."""
+        """Return the plan for running members: they have read on since their last commits, so it writes each offset."""
         return replace(self, changes=tuple(replace(change, again=True) for change in self.changes))
 
     @property
@@ -107,7 +108,7 @@ class OffsetPlan:
 
 
 def standing_of(row: GroupPartition) -> Standing:
-    """How the partition of a row stands."""
+    """Return the present offset and owner of a row's partition."""
     judgement = row.judge()
     return Standing(
         row.committed,
@@ -122,12 +123,12 @@ def standing_of(row: GroupPartition) -> Standing:
 
 
 def read_standings(store: ZkStore, group: str, topics: TopicsOnce | None = None) -> dict[TopicPartition, Standing]:
-    """Every partition that the group has an offset or an owner of, or subscribes to. Raises: NoSuchGroupError.
+    """Return every partition that the group subscribes to, or has an offset or an owner of. Raises: NoSuchGroupError.
 
-    topics: what a plan knows of them; each is read once, before the brokers are asked about it.
+    topics: what the plan has read of the topics; each topic is read once, before the brokers are asked about it.
     """
     rows = read_group_partitions(store, [group], include_unclaimed=True, cluster=topics)
-    # asked last: a group that is deleted meanwhile is no empty one
+    # asked last: a group that was deleted during the reads must not look like an empty one
     if store.exists(GroupPath(group).path) is None:
         raise NoSuchGroupError(group)
     return {TopicPartition(row.topic, row.partition): standing_of(row) for row in rows}
@@ -138,7 +139,7 @@ def choose_partitions(
 ) -> dict[TopicPartition, Standing]:
     """Choose the partitions of these topics ({topic: partitions, None = all}).
 
-    Without topics, all existing partitions of the group are chosen. A topic may be named that the group never consumed:
+    Without topics, all existing partitions of the group are chosen. The group need not have consumed a named topic:
     its partitions are read from the cluster.
     Raises: NoSuchTopicError, NoSuchPartitionError; the reason why a topic cannot be read.
     """
@@ -172,7 +173,7 @@ def make_plan(
     topics: TopicsOnce | None = None,
     members: Sequence[RegisteredMember] | None = None,
 ) -> OffsetPlan:
-    """The plan that puts the group at `after`. acls: of the folders, where there are none.
+    """Return the plan that sets the offsets to `after`. acls: for the group's folders, if the plan creates them.
 
     standings: None if there is no such group, and the plan is to create it.
     topics: as they were when `after` was decided. members: of the group, if the caller has read them already.
@@ -192,7 +193,7 @@ def make_plan(
 
 
 def readable_offsets(group: str, standings: Mapping[TopicPartition, Standing]) -> dict[TopicPartition, int]:
-    """{partition: offset} for another group. Raises: UnreadableOffsetsError if some offset cannot be read."""
+    """Return {partition: offset} to write to another group. Raises: UnreadableOffsetsError."""
     problems = tuple(standing.problem for standing in standings.values() if standing.problem is not None)
     if problems:
         raise UnreadableOffsetsError(group, problems)

@@ -1,4 +1,4 @@
-"""Where a reset may put a group: what each choice means for each partition. Pure but for the brokers' answers."""
+"""Targets of an offset reset, and the offset that each target means for each partition. The only I/O is in LogTimes."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ from zk_layout.model import TopicPartition
 
 
 class LogTimes(Protocol):
-    """Asks the brokers where logs begin and end, and where a time begins in them; missing is what has no answer."""
+    """Asks the brokers for the ends of logs and for the offsets of times; leaves out partitions without an answer."""
 
     def earliest(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """The offset of the first message of each log."""
+        """Return the offset of the first message of each log."""
         ...
 
     def latest(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """The offset after the last message of each log."""
+        """Return the offset after the last message of each log."""
         ...
 
     def at_times(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """The first offset at or after a time (ms), the log's end if all are older. Missing without an answer."""
+        """Return the first offset at or after a time (ms since 1970), the log's end if all messages are older."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class ToEarliest:
-    """Where each log begins."""
+    """The first offset of each log."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToLatest:
-    """Where each log ends."""
+    """The end of each log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,14 +53,14 @@ class ShiftBy:
 
 @dataclass(frozen=True, slots=True)
 class ToTime:
-    """The first message of this time (ms since 1970) or later; the end of the log where there is none."""
+    """The first message of this time (ms since 1970) or later; the end of the log if there is none."""
 
     time_ms: int
 
 
 @dataclass(frozen=True, slots=True)
 class ToGiven:
-    """An offset for each partition; None = none."""
+    """An offset for each partition; None = no offset."""
 
     offsets: Mapping[TopicPartition, int | None]
 
@@ -76,10 +76,10 @@ def resolve(
     clamp: bool = False,
     check: bool = True,
 ) -> dict[TopicPartition, int | None]:
-    """The offset that the target means for each partition of current ({partition: committed offset}).
+    """Return the offset that the target means for each partition of current ({partition: committed offset}).
 
-    clamp: move offsets outside the log to its nearest end instead of refusing. check: whether to ask the brokers at
-    all about offsets that were given.
+    clamp: move offsets outside the log to its nearest end instead of refusing them. check: whether to ask the brokers
+    at all about offsets that were given.
     Raises: OffsetsOutsideLogError, NoOffsetToShiftError, UnknownLogEndsError if some partition has no answer,
     MissingListenerError, FetchError.
     """

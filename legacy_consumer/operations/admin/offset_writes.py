@@ -1,13 +1,14 @@
-"""Carries a plan of offsets out: one multi, which fails as a whole if anybody wrote meanwhile.
+"""Writes a plan of offsets in one multi, which fails as a whole if another client wrote meanwhile.
 
-Offsets go in as a commit does: each at the version that was seen when the plan was made. So a commit that comes in
-between is noticed, and so is an offset (offset_fence) or a topic (topic_fence) that was made anew: nothing is written.
-The folders of new offsets come with them in the multi, so a refused plan leaves none.
-Only a plan that is larger than a request of ZooKeeper may be (some thousand partitions) is cut; then what was written
-before a failure is said.
+Each offset is written as a commit is: at the version that the plan saw. So if another client commits in between, or
+creates an offset (offset_fence) or a topic (topic_fence) again, nothing is written. The same multi creates the
+folders of new offsets, so a refused plan leaves none.
 
-That the group has no members is checked in the same multi (member_fence). With force they may live; then it is looked
-at just before and just after, and whoever came in between is told.
+Only a plan that is larger than a request of ZooKeeper (some thousand partitions) takes several multis. If one of them
+fails, the error tells what the others wrote.
+
+The same multi checks that the group has no members (member_fence). With force the group may have members. Then they
+are read just before and just after the write, and the result names the members that joined in between.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ from zk_layout.store import Acl, CheckOp, CreateOp, DeleteOp, Op, SetOp, ZkStore
 logger = safe_logger(__name__)
 
 _TRIES = 3
-"""Members that come and go, and topics that get partitions, may stop the write so often."""
+"""Members that come and go, and topics that get partitions, may make the write fail this often."""
 _OVERTAKEN = (*FENCE_FAILURES, BadVersionError)
 
 
@@ -70,12 +71,13 @@ def write_plan(
     on_progress: Callable[[int], None] = lambda _: None,
     progress: ChangeProgress | None = None,
 ) -> Written:
-    """Write the plan's changes, all or none; what the plan leaves as it is has to be as the plan saw it, too.
+    """Write the plan's changes, all or none. Offsets that the plan does not change must be as the plan saw them, too.
 
-    force: also while members live, who will commit over it. held_in: the session whose request the owners that the plan
-    saw hold still for; it is checked in the same multi that none has given its partition up, and that the session is
-    this store's. also: what is to be done in that multi, at its end.
-    on_progress: told how many partitions are written so far. progress: how far it came, also if this raises.
+    force: write also while the group has members, which will overwrite it with their commits. held_in: the session of
+    the request for which the owners in the plan hold; the same multi checks that none of them has released its
+    partition, and that the session is this store's. also: more operations for the end of that multi.
+    on_progress: called with the number of partitions written so far. progress: what ZooKeeper has carried out, also if
+    this raises.
     Raises: ActiveGroupError, GroupDeletedError; OffsetsChangedError if an offset, and TopicMadeAnewError if a topic, is
     not what the plan saw, with nothing written;
     OffsetsHalfWrittenError, only for a plan too large for one request; NotPermittedError, ConnectionLostError.
@@ -99,7 +101,7 @@ def _write_chunks(
     held_in: int | None,
     on_progress: Callable[[int], None],
 ) -> None:
-    """done: grows with what is written. Raises: as write_plan."""
+    """Write the plan in multis; add written partitions to `done`. Raises: as write_plan."""
     chunks = list(_chunks(store, plan, also, held=held_in is not None)) or [((), tuple(also))]
     total = len(plan.to_write)
     for changes, ops in chunks:
@@ -131,7 +133,7 @@ def _carry_out(
     force: bool,
     held_in: int | None,
 ) -> None:
-    """One multi, over a look at all that it depends on; what moved in between is looked at again.
+    """Read all that the changes depend on, then send one multi; start again if that has changed in between.
 
     Raises: as write_plan.
     """
@@ -146,7 +148,7 @@ def _carry_out(
         except MultiFailedError as error:
             if not isinstance(error.cause, _OVERTAKEN):
                 raise error.cause from error
-            # an offset that is gone, or whose folder is, is looked at again
+            # if an offset znode or its folder is gone, the next try reads it again
             is_gone = isinstance(error.cause, NoNodeError)
             place = OwnerPath.parse(error.path) or (None if is_gone else OffsetPath.parse(error.path))
             if place is not None:
@@ -172,7 +174,7 @@ def _refuse_rewritten(store: ZkStore, plan: OffsetPlan, changes: Sequence[Offset
 
 
 def zxids_seen(group: str, changes: Sequence[OffsetChange]) -> dict[str, int | None]:
-    """As written_since takes it."""
+    """Return {path of an offset: the zxid of its last write}, for written_since."""
     return {OffsetPath(group, *change.partition).path: change.before.zxid for change in changes}
 
 
@@ -191,7 +193,7 @@ def _chunks(
     size = reserved
     for change in changes_in_multi(plan):
         op = op_of(group, change)
-        # with the check of its topic and its folder, as if each had one of its own
+        # counts a check of its topic and a new folder for each offset, though offsets of one topic share them
         checks = [CheckOp(TopicPath(change.partition.topic).path), *_owner_checks(group, change, held=held)]
         cost = sum(map(multi_size, [op, *checks, *_topic_folders(group, [change])]))
         if ops and size + cost > store.max_multi_bytes:
@@ -218,7 +220,7 @@ def missing_folders(store: ZkStore, planned: Sequence[tuple[OffsetPlan, Sequence
 
 
 def folders_of(plan: OffsetPlan, changes: Sequence[OffsetChange]) -> list[CreateOp]:
-    """The folders of the group and of its new offsets, parents first."""
+    """Return the operations that create the folders of the group and of its new offsets, parents first."""
     folder, offsets = (Acl.SECURE, Acl.SECURE) if plan.acls is None else (plan.acls.folder, plan.acls.offsets)
     return [
         CreateOp(ConsumersPath().path, None),
@@ -241,7 +243,7 @@ def changes_in_multi(plan: OffsetPlan) -> list[OffsetChange]:
 
 
 def op_of(group: str, change: OffsetChange) -> Op:
-    """The part of a multi that makes this change, or checks that there is none."""
+    """Return the operation that makes this change, or that checks an offset that stays."""
     path = OffsetPath(group, *change.partition).path
     version = change.before.version
     if not change.changes:
@@ -255,9 +257,10 @@ def op_of(group: str, change: OffsetChange) -> Op:
 
 
 def stands(store: ZkStore, group: str, changes: Sequence[OffsetChange]) -> bool:
-    """Whether the offsets were written, after a write without an answer. Raises: ZooKeeperError.
+    """Return whether the offsets were written, after a write without an answer. Raises: ZooKeeperError.
 
-    Their text does not tell: an offset may be written again as it stood. So each is to be in the version of that write.
+    The text alone does not show that, since a plan may write an offset again as it was. So each znode must also have
+    the version that follows the plan's.
     """
     changes = [change for change in changes if change.changes]
     znodes = store.get_data_many([OffsetPath(group, *change.partition).path for change in changes])

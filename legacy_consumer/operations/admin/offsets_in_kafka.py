@@ -1,7 +1,7 @@
 """A group's offsets in Kafka's `__consumer_offsets`: written with offsets.storage=kafka or by a newer consumer.
 
-The operator's commands are about ZooKeeper. But Kafka's own tools show the offset in Kafka wherever there is one, and a
-reset in ZooKeeper alone does nothing for members that read the other one, or the greater of both.
+The operator's commands change offsets in ZooKeeper. But Kafka's own tools show the offset in Kafka if there is one,
+and a reset in ZooKeeper alone has no effect on members that read the offset in Kafka, or the greater of both.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _BACKOFF_S = 0.2
 
 
 def has_coordinators(store: ZkStore) -> bool:
-    """Return whether some group ever had a coordinator; asking for the first one makes the brokers create its topic.
+    """Return whether some group ever had a coordinator; the first request for one makes the brokers create its topic.
 
-    So who only looks does not ask before: no group has members or offsets there.
+    A command that only reads asks this before: without that topic no group has members or offsets in Kafka.
     """
     return store.exists(TopicPath("__consumer_offsets").path) is not None
 
@@ -34,7 +34,7 @@ def read_offsets_in_kafka(
 ) -> dict[TopicPartition, int]:
     """Return {partition: offset} for the partitions with an offset of the group in Kafka.
 
-    open_offsets: the way to the group's coordinator.
+    open_offsets: opens the client of the group's coordinator.
     Raises: BrokersUnavailableError if the coordinator does not answer in time; MissingListenerError.
     """
     if not partitions or not has_coordinators(store):
@@ -45,12 +45,12 @@ def read_offsets_in_kafka(
 
 
 def seen_from_kafka(found: GroupDescription, in_kafka: Mapping[TopicPartition, int]) -> GroupDescription:
-    """The group as Kafka's own tools see it: the offset in Kafka where there is one, otherwise that in ZooKeeper."""
+    """Return the group as Kafka's own tools show it: the offset in Kafka if there is one, otherwise ZooKeeper's."""
     return replace(found, partitions=tuple(_with_offset(row, in_kafka) for row in found.partitions))
 
 
 def _with_offset(row: PartitionLag, in_kafka: Mapping[TopicPartition, int]) -> PartitionLag:
-    # Kafka's tools know nothing of an earlier topic of that name
+    # Kafka's tools do not tell an earlier topic of that name from the present one
     offset = in_kafka.get(TopicPartition(row.topic, row.partition), row.judgement.outlived)
     if offset is None:
         return row if row.committed is not None else replace(row, lag=None)

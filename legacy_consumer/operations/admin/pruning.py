@@ -1,4 +1,4 @@
-"""The search for unused groups, and for leftovers of topics that are gone."""
+"""Finds unused groups, and znodes that groups keep of a topic."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from zk_layout.store import ZkStore
 
 @dataclass(frozen=True, slots=True)
 class GroupUse:
-    """When a group was last used, as far as its znodes tell.
+    """When a group was last used, as its znodes show it.
 
-    members: how many are registered. last_commit_ms: the newest offset. last_seen_ms: that, or when the group's
-    folders came into being if it never committed. offsets: as a backup is to say them; None where none is committed.
+    members: the number of registered members. last_commit_ms: the time of the newest offset. last_seen_ms: the same, or
+    the creation of the group's folders if it never committed. offsets: {partition: offset for a backup, None without}.
     unreadable: {partition: the data} of offset znodes that hold no offset. marks: of the topics that the offsets were
     judged by, for a backup.
-    open_migration: where a migration stands whose way back is open, or why its record cannot be read; None otherwise.
+    open_migration: the phase of an open migration, or why its record cannot be read; None otherwise.
     is_migrated: its migration is finished.
-    tree: the look that all of this is taken from, and that a deletion is held to.
+    tree: the reading that all this comes from; a deletion deletes nothing else.
     """
 
     group: str
@@ -48,7 +48,7 @@ class GroupUse:
 
     @property
     def topics(self) -> int:
-        """Of how many topics it has offsets."""
+        """The number of topics of which the group has offsets."""
         return len({tp.topic for tp in [*self.offsets, *self.unreadable]})
 
 
@@ -60,7 +60,7 @@ def read_use(store: ZkStore, groups: Sequence[str]) -> list[GroupUse]:
 
 
 def zookeeper_ms(store: ZkStore) -> int:
-    """Return ZooKeeper's time in ms since 1970: ZooKeeper stamps each write, and `/consumers` is written unchanged.
+    """Return ZooKeeper's time in ms since 1970: writes `/consumers` unchanged, and reads the time of that write.
 
     Raises: NotPermittedError; NoNodeError if there never was a group.
     """
@@ -69,14 +69,14 @@ def zookeeper_ms(store: ZkStore) -> int:
     try:
         return store.set_data(path, znode.data or b"", znode.stat.version).mtime_ms
     except BadVersionError:
-        # another operator has just asked
+        # another operator has just written it for the same purpose
         return store.get_data(path).stat.mtime_ms
 
 
 def find_unused(use: Sequence[GroupUse], *, now_ms: int, older_than_ms: int) -> list[GroupUse]:
-    """The groups without members that committed nothing for so long, and are in no open migration.
+    """Return the groups without members and open migration that committed nothing for so long.
 
-    Nor does a session hold a znode of them: a deletion would be refused.
+    Groups with a znode that a session holds are left out, since a deletion would be refused.
     """
     return [
         one
@@ -89,7 +89,10 @@ def find_unused(use: Sequence[GroupUse], *, now_ms: int, older_than_ms: int) -> 
 
 
 def refuse_removal(use: Sequence[GroupUse], topic: str | None) -> None:
-    """Raises: OpenMigrationError, DamagedRecordError; NothingOfTopicError if no group keeps any of the topic."""
+    """Refuse to remove a group whose migration is open, or a topic of which no group has a znode.
+
+    Raises: OpenMigrationError, DamagedRecordError; NothingOfTopicError.
+    """
     for one in use:
         if topic is None and one.open_migration is not None:
             if one.tree.record is not None:
@@ -128,7 +131,7 @@ def _use_of(tree: GroupTree, origins: Mapping[str, TopicOrigin]) -> GroupUse:
 
 
 def _migration_of(tree: GroupTree) -> tuple[str | None, bool]:
-    """GroupUse's open_migration and is_migrated."""
+    """Return GroupUse's open_migration and is_migrated."""
     if tree.record is None:
         return None, False
     try:

@@ -1,4 +1,4 @@
-"""Whether something listens at an address. Many at once, each with the same patience."""
+"""Checks whether servers listen at addresses: many at once, each with the same timeout."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def try_addresses(addresses: Sequence[tuple[str, int]], timeout_s: float) -> dic
 
 
 def try_servers(connect: str, timeout_s: float) -> dict[str, str | None]:
-    """{server: as try_addresses} of the servers in zookeeper.connect."""
+    """Return {server: as try_addresses} for the servers in zookeeper.connect."""
     servers = [server.strip() for server in connect.partition("/")[0].split(",")]
     addresses = {server: _address(server) for server in servers if _SERVER.fullmatch(server)}
     reached = try_addresses(list(addresses.values()), timeout_s)
@@ -37,7 +37,7 @@ def _address(server: str) -> tuple[str, int]:
 
 
 def tell_zookeeper(connect: str, timeout_s: float) -> dict[str, str]:
-    """Return {server: its own status} for the servers in zookeeper.connect that do not serve."""
+    """Return {server: why it does not serve, or its state} for the servers in zookeeper.connect."""
     reached = try_servers(connect, timeout_s)
     addresses = {server: _address(server) for server in reached}
     with ThreadPoolExecutor(_AT_ONCE) as pool:
@@ -46,7 +46,7 @@ def tell_zookeeper(connect: str, timeout_s: float) -> dict[str, str]:
 
 
 def _status(address: tuple[str, int], timeout_s: float) -> str:
-    """Return a server's answer to `srvr`, the one word that every ZooKeeper answers unless it is told not to."""
+    """Return the state of a server, by its answer to `srvr`, the one command that ZooKeeper allows by default."""
     answer = b""
     try:
         with socket.create_connection(address, timeout_s) as link:
@@ -70,7 +70,7 @@ def _try(address: tuple[str, int], timeout_s: float) -> str | None:
         socket.create_connection(address, timeout_s).close()
     except socket.gaierror as error:
         return f"the name is not known ({error.strerror})"
-    except (ValueError, OverflowError):  # a stranger may have written it into a broker's znode
+    except (ValueError, OverflowError):  # any client may have written the broker's znode
         return "no host can have such a name or port"
     except TimeoutError:
         return f"no answer within {timeout_s:g} s"

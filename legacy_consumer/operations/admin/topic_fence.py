@@ -1,8 +1,8 @@
-"""Offsets are written for the topics that the plan was made for, never for later ones of the same names.
+"""Writes offsets only for the topics that the plan was made for, never for later topics of the same names.
 
-A topic that is deleted and created again has another czxid, but its znode begins at version 0 again, and versions are
-all that a multi can check. So the topics are looked at right before the multi, their versions are checked in it, and
-right after it they are looked at once more: an offset that came to stand in a topic made in that moment goes again.
+A topic that is deleted and created again has another czxid, but its znode has version 0 again, and a multi can check
+only versions. So the topics are read right before the multi, the multi checks their versions, and right after it
+they are read once more: offsets that were written for a topic created in between are deleted again.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ def topic_checks(store: ZkStore, group: str, seen: TopicCreations, topics: Colle
 
 
 def check_written(store: ZkStore, group: str, seen: TopicCreations, written: Mapping[TopicPartition, int]) -> set[str]:
-    """After the multi: offsets of a topic that is another one by now go. Returns: these topics."""
+    """After the multi, delete the offsets of topics that were deleted or created since. Returns: these topics."""
     others = _others(_read(store, {tp.topic for tp in written} & seen.keys()), seen)
     there = [tp for tp in sorted(written) if tp.topic in others]
     paths = [OffsetPath(group, *tp).path for tp in there]
     for tp, path, znode in zip(there, paths, store.get_data_many(paths), strict=True):
         if znode is not None and znode.data == encode_offset(written[tp]):
-            # a member of the new topic may commit at this moment
+            # a member that consumes the new topic may commit at this moment
             with contextlib.suppress(BadVersionError, NoNodeError):
                 store.delete(path, znode.stat.version)
     return others

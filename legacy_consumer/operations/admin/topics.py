@@ -1,4 +1,4 @@
-"""Topics for an operator of groups: the topics, whether they can be read, and the groups that read them."""
+"""Topics for operators of groups: whether members can read them, and which groups do."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ logger = safe_logger(__name__)
 class TopicSummary:
     """One topic.
 
-    replicas: the least of any partition. no_leader, under_replicated: how many partitions. A leader that is not
-    registered is none: controllers leave it in the state of a partition whose only replica it has. is_going: marked for
-    deletion. groups: those with a committed offset of it. problem: why its znode cannot be read. closed: why
-    something of it may not be read; of the partitions whose states that are, nothing is counted.
+    replicas: the smallest number of replicas of a partition. no_leader, under_replicated: numbers of partitions. A
+    leader that is not registered counts as none: controllers leave it in the state of a partition whose only replica
+    it has. is_going: marked for deletion. groups: those with a committed offset of the topic. problem: why its znode
+    cannot be read. closed: why an ACL hides a part of it; partitions whose states are hidden are not counted.
     """
 
     topic: str
@@ -49,7 +49,10 @@ class TopicSummary:
 
 
 def read_topics(store: ZkStore, readers: Mapping[str, tuple[str, ...]] | None = None) -> list[TopicSummary]:
-    """All topics, sorted. Five requests, however many there are. readers: see read_readers. Raises: ZooKeeperError."""
+    """Return all topics, sorted, in five requests for any number of topics. readers: from read_readers.
+
+    Raises: ZooKeeperError.
+    """
     names = list_topic_names(store)
     paths = [TopicPath(name).path for name in names]
     going = _marked_for_deletion(store)
@@ -116,13 +119,13 @@ def _read_states(
 
 
 def read_readers(store: ZkStore) -> tuple[dict[str, tuple[str, ...]], Mapping[str, Exception]]:
-    """{topic: the groups with offsets of it}, and why other groups may not be read. Raises: ZooKeeperError."""
+    """Return {topic: the groups with offsets of it}, and why other groups cannot be read. Raises: ZooKeeperError."""
 
     def folders_of(groups: Sequence[str]) -> list[tuple[str, str]]:
         topics = store.get_children_many([OffsetsPath(group).path for group in groups])
         folders = [(group, topic) for group, names in zip(groups, topics, strict=True) for topic in names or ()]
         offsets = store.get_children_many([TopicOffsetsPath(*folder).path for folder in folders])
-        # a folder stays when the last offset in it is deleted
+        # a topic's folder stays after its last offset is deleted
         return [folder for folder, names in zip(folders, offsets, strict=True) if names]
 
     found, forbidden = read_apart(list_groups(store), folders_of)

@@ -1,9 +1,9 @@
-"""Verification that a group's rebalance is over and its result sound, as in Kafka's VerifyConsumerRebalance, and more.
+"""Verifies that a group's rebalance is over and its result is sound, as Kafka's VerifyConsumerRebalance, and more.
 
 Sound means: every partition of every topic that a member subscribes to is owned exactly once, by a stream of a member
-that is registered for that topic, held by the session in which that member lives. Nothing else is owned. Each of these
-topics can be read. No request for a reset stands without a client that ends it; a reset in progress is reported, and is
-no problem.
+that is registered for that topic, and the session of that member holds the owner znode. No other partition is owned.
+Each of these topics can be read. No request for a reset stays without a client that ends it; a running reset is
+reported, but is no problem.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from zk_layout.store import ZkStore
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that is not as it should be. code: a word for programs; topic and partition if it is about one."""
+    """One violation. code: a word for programs; topic and partition if it is about one."""
 
     code: str
     text: str
@@ -40,10 +40,10 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """members: how many there are; without any there is nothing to check. partitions: how many should be owned.
+    """members: their number; without members there is nothing to check. partitions: the number that should be owned.
 
-    divides_by: the strategies that explain who owns what. is_led: whether a leader's assignor chose the owners.
-    running_reset: the reset that is being carried out.
+    divides_by: the strategies that explain the owners. is_led: whether a leader's assignor chose the owners.
+    running_reset: the reset that a command is carrying out.
     """
 
     group: str
@@ -56,14 +56,14 @@ class Verification:
 
     @property
     def is_sound(self) -> bool:
-        """Whether there is no problem."""
+        """Return whether there is no problem."""
         return not self.problems
 
 
 def verify_groups(
     store: ZkStore, groups: Sequence[str], *, strategy: ClassicStrategy | None = None
 ) -> list[Verification]:
-    """As verify_group, for many groups; one that may not be read is not sound, and one that is gone is left out."""
+    """As verify_group, for many groups. A group that an ACL hides is not sound; one that is gone is left out."""
     found: list[Verification] = []
     for group in groups:
         try:
@@ -76,7 +76,7 @@ def verify_groups(
 
 
 def verify_group(store: ZkStore, group: str, *, strategy: ClassicStrategy | None = None) -> Verification:
-    """Look once. strategy: how the group should divide its partitions, if that is to be checked too.
+    """Verify a group from one reading. strategy: how the group should divide its partitions; None = do not check that.
 
     Raises: NoSuchGroupError, ZooKeeperError.
     """
@@ -103,7 +103,7 @@ def verify_group(store: ZkStore, group: str, *, strategy: ClassicStrategy | None
         *refusal,
     ]
     reset = standing_reset(store, group)
-    # asked last: a group that is deleted meanwhile is no empty one
+    # asked last: a group that was deleted during the reads must not look like an empty one
     if store.exists(GroupPath(group).path) is None:
         raise NoSuchGroupError(group)
     is_running = reset is not None and reset.is_running
@@ -133,7 +133,7 @@ def _of_expected(
             continue
         owner = owner_id(row.owner)
         if not row.owner_session:
-            continue  # a permanent owner is said, whoever it is
+            continue  # _permanent_owners reports it, whatever its text
         if owner not in sessions:
             yield Problem("unknown_owner", f"{row.owner} owns {tp} and is no registered member", *tp)
         elif not _is_among(row.owner, threads.get(tp.topic, ())):
@@ -148,7 +148,7 @@ def _of_expected(
 
 
 def _permanent_owners(group: str, owned: Mapping[TopicPartition, GroupPartition]) -> Iterator[Problem]:
-    """No session ends these, so other members wait for ever."""
+    """Report owner znodes that no session ends: other members would wait for them for ever."""
     for tp, row in owned.items():
         if not row.owner_session:
             path = OwnerPath(group, *tp).path
@@ -173,7 +173,7 @@ def _unexpected(
 
 
 def _foreign_names(store: ZkStore, group: str) -> Iterator[Problem]:
-    """Owner znodes that are named otherwise than by a partition: what they stand for is owned twice, unseen."""
+    """Report owner znodes whose name is no partition: members of Kafka do not see them and own the same messages."""
     [topics] = store.get_children_many([OwnersPath(group).path])
     paths = [TopicOwnersPath(group, topic).path for topic in topics or ()]
     for topic, path, names in zip(topics or (), paths, store.get_children_many(paths), strict=True):

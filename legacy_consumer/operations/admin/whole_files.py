@@ -1,4 +1,4 @@
-"""Files that are there as a whole or not at all, whatever happens while they are written."""
+"""Writes files that exist as a whole or not at all, even if the process dies during the write."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def create_whole(file: Path, text: str, *, private: bool = False) -> None:
-    """Write a new file and see that it is on the disk; what stands there stays. private: for this user alone.
+    """Write a new file and sync it to the disk; never overwrite one. private: only this user may read it.
 
     Raises: FileExistsError, OSError.
     """
@@ -24,9 +24,9 @@ def create_whole(file: Path, text: str, *, private: bool = False) -> None:
 
 
 def replace_whole(file: Path, text: str, *, private: bool = False) -> None:
-    """Write a file, also over one that stands there and stays so if this fails.
+    """Write a file. If one exists, it is replaced as a whole, or stays as it was if this fails.
 
-    A symbolic link stays, its target is replaced. What is no file, as a pipe or a device, is written into.
+    A symbolic link stays, and its target is replaced. A pipe or a device is written into.
     Raises: OSError.
     """
     file = file.resolve()

@@ -1,4 +1,4 @@
-"""`legacy-consumer assign`: what a group of these members would do, without any server."""
+"""`legacy-consumer assign`: the assignment of a group with these members, computed without any server."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def assign(coordination: str, strategy: str, dialect: str, _json: bool) -> None:
             raise click.ClickException(f"line {number}: {error}") from error
         for consumer_id, reason in group.unreadable.items():
             click.echo(f"Warning: line {number}: member {consumer_id} is left out: {reason}", err=True)
-        # echo flushes, so that a program can hand in a case and wait for its answer
+        # echo flushes, so that a program can write a case and wait for its answer
         click.echo(_answer(group, assignor, dialect))
 
 
@@ -129,7 +129,7 @@ def _answer(group: GroupSnapshot, assignor: ClassicAssignor, dialect: Dialect) -
 
 
 def _parse_case(line: bytes) -> GroupSnapshot:
-    """A line of the input as a group. Raises: ValueError that says what is wrong."""
+    """Read a line of the input as a group. Raises: ValueError that says what is wrong."""
     document = read_json(line)
     partitions = {topic: tuple(range(count)) for topic, count in partition_counts(document).items()}
     members = part(document, "members")

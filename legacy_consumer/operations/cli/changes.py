@@ -50,7 +50,7 @@ _FIELDS = ("group", "topic", "partition", "before", "after", "owner")
 
 @dataclass(frozen=True, slots=True)
 class Safety(Execution):
-    """How a change is to be made: force, also while members live; live, running members follow, for up to timeout_s."""
+    """How to make a change. force: also while members live. live: running members follow, within timeout_s."""
 
     force: bool
     live: bool
@@ -58,7 +58,7 @@ class Safety(Execution):
 
 
 def safety_options(command: Callable[Concatenate[Safety, P], R]) -> Callable[P, R]:
-    """--execute and its kin; the command gets a Safety first."""
+    """Add --execute and the related options to a command, which gets a Safety as its first argument."""
 
     @execution_options(without="the plan is shown and nothing is written", dry_run="show the plan")
     @click.option(
@@ -96,12 +96,12 @@ def safety_options(command: Callable[Concatenate[Safety, P], R]) -> Callable[P, 
 class _Done:
     groups: list[str] = field(default_factory=list)
     backup: Backup | None = None
-    """The last one: with --live each group has its own."""
+    """The last backup: with --live each group has its own."""
     backups: dict[str, str] = field(default_factory=dict)
-    """{group: the file}"""
+    """{group: its backup file}"""
     partitions: int = 0
     live: dict[str, OffsetPlan] = field(default_factory=dict)
-    """{group: the plan that was written while its members held still}"""
+    """{group: the plan that was written while its members held the partitions}"""
 
 
 def carry_out(
@@ -113,11 +113,11 @@ def carry_out(
     name: str,
     retarget: Retarget = lambda _: {},
 ) -> None:
-    """Show the plans and, if that is wanted, make a backup and write them, a multi for each group.
+    """Show the plans; with --execute, write a backup and the plans, one multi for each group.
 
-    name: for the backup. retarget: as write_live takes it.
-    Raises: ActiveGroupError and others before anything is written; what is raised in between several groups is preceded
-    by a line that says what was done.
+    name: for the backup's file. retarget: as in write_live.
+    Raises: ActiveGroupError and others before anything is written. Before an error between several groups, a line on
+    standard error says what was done.
     """
     if safety.live:
         plans = [plan.for_members() if plan.members else plan for plan in plans]
@@ -214,7 +214,7 @@ def _write_all(
 
 
 def _advance(done: _Done, start: int, advance: Callable[[int], None], written: int) -> None:
-    """Advance the progress bar: `written` partitions of the plan that began at `start` are done."""
+    """Advance the progress bar; `written` counts the written partitions of the plan that began at `start`."""
     advance(start + written - done.partitions)
     done.partitions = start + written
 
@@ -225,7 +225,7 @@ def _write_live(
     done.backup = None
 
     def begin(now: OffsetPlan) -> None:
-        # the try before this one wrote nothing, so its backup goes
+        # the last try wrote nothing, so its backup is deleted
         narrow(done.backup, ())
         if safety.backup_dir is not None:
             _back_up(store, done, safety.backup_dir, plan.group, [now])
@@ -304,7 +304,7 @@ def _records(plans: Sequence[OffsetPlan]) -> list[dict[str, object]]:
 
 
 _MAY_FOLLOW = frozenset({MemberKind.KAFKA, MemberKind.KAFKA_0_8_2, MemberKind.LED})
-"""The kinds of members of legacy-consumer, which look like those of the JVM unless they are led."""
+"""The kinds of legacy-consumer's members. JVM members have the same kinds, except LED."""
 
 
 def _warn_of_members(living: Collection[OffsetPlan]) -> None:

@@ -1,4 +1,4 @@
-"""`legacy-consumer config`: what a consumer can be configured with."""
+"""`legacy-consumer config`: the properties of consumers and assignors."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Prints what a member of a group is given, and commits what was printed, never more.
+"""Prints the messages of a group's member, and commits only messages that are printed.
 
-A batch counts as consumed when the stream is asked for the next one, or when it is committed at the end. It has been
-written and flushed by then, whole. A batch that was not is never come back from, so it is delivered again.
+A batch counts as consumed when the command asks the stream for the next one, or commits it at the end. By then the
+whole batch is written and flushed. If the write fails, the command never asks for the next batch, so the unwritten
+one is delivered again.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ from rebalance.clock import Clock, SystemClock
 
 _BATCH = 1000
 _WAIT_S = 0.1
-"""How long to wait for messages before looking whether the end is requested."""
+"""Seconds to wait for messages before the next check whether the end is requested."""
 _LOOK_S = 0.001
-"""How long to look into one of several streams while others are known to flow."""
+"""Seconds to wait for messages of one of several streams while others have messages."""
 
 
 @dataclass(slots=True)
@@ -39,25 +40,25 @@ class Printer:
     is_stuck: bool = False
 
     def check_reader(self) -> None:
-        """While no message comes. Raises: BrokenPipeError if the reader of the pipe is gone."""
+        """Check the output while no message comes. Raises: BrokenPipeError if the reader of the pipe is gone."""
         try:
             output = self.out.fileno()
         except OSError:
-            # no file of the system's
+            # the output has no file descriptor
             return
         poll = select.poll()
-        # for no event but the ones that are always told
+        # poll reports POLLERR and POLLHUP without being asked for them
         poll.register(output, 0)
         if any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0)):
             raise BrokenPipeError
 
     def print(self, messages: Sequence[Message]) -> None:
-        """Write and flush. Raises: OSError; BrokenPipeError if the reader of the pipe is gone."""
+        """Write and flush the messages. Raises: OSError; BrokenPipeError if the reader of the pipe is gone."""
         data = self.lines(messages)
         self.is_stuck = True
         rest = memoryview(data)
         while rest:
-            # an unbuffered output (PYTHONUNBUFFERED) takes less when a signal comes
+            # an unbuffered output (PYTHONUNBUFFERED) writes only a part if a signal comes
             rest = rest[self.out.write(rest) :]
         if data:
             self.out.flush()
@@ -74,7 +75,7 @@ def print_streams(
     timeout_ms: int | None,
     clock: Clock | None = None,
 ) -> None:
-    """Print until the end is requested, max_messages are printed or none came for timeout_ms.
+    """Print until the end is requested, max_messages are printed or no message came for timeout_ms.
 
     One thread consumes all streams in turn, and takes no more messages than may still be printed.
     Raises: OSError of the output; FetchError.
@@ -105,7 +106,7 @@ def print_streams(
 
 
 def commit_printed(connector: ConsumerConnector, printer: Printer) -> None:
-    """Commit what was printed, if auto commit is on; nothing in hand if the last batch may be half written."""
+    """Commit the printed messages, if auto commit is on; commit nothing if the last batch may be written in part."""
     if connector.config.auto_commit_enable and not printer.is_stuck:
         connector.commit_offsets()
 
@@ -119,7 +120,7 @@ def consume_to(
     max_messages: int | None,
     timeout_ms: int | None,
 ) -> None:
-    """Print, and commit what was printed however that ends; a closed output is one of the ways.
+    """Print messages, then commit what was printed, however printing ends; a closed output ends it without an error.
 
     Raises: OSError, LegacyConsumerError.
     """

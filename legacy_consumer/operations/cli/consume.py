@@ -46,7 +46,7 @@ logger = safe_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """The topics to consume: one by name, or all that pass a filter."""
+    """The topics to consume: one by name, or all that a filter allows."""
 
     topic: str | None
     topic_filter: TopicFilter | None
@@ -169,7 +169,7 @@ def consume(
                 if metrics_port is not None:
                     click.echo(f"serving {serve(connector, metrics_port, host=metrics_host).url}", err=True)
                 if delete_consumer_offsets:
-                    # last: with a port that is taken, or a wrong setting, the command does not begin
+                    # last: if the port is taken, or a setting is wrong, the command must have deleted nothing
                     with open_store(config) as store:
                         use = read_use(store, [config.group_id])
                         refuse_removal(use, None)
@@ -207,7 +207,7 @@ def _separator(text: str) -> bytes:
 
 
 def _load_config(cluster: ClusterOptions, group: str | None, *, from_beginning: bool) -> tuple[ConsumerConfig, bool]:
-    """The configuration, and whether the group is one that we made up."""
+    """Return the configuration, and whether this command made up the group's name."""
     overrides = cluster.overrides()
     given = gather(cluster.config_file, overrides, {}).given
     own_group = group is None and not given.get("group.id")
@@ -229,7 +229,7 @@ def _group_name() -> str:
 
 
 def _unused_group(store: ZkStore, config: ConsumerConfig) -> ConsumerConfig:
-    """The group is deleted at the end, so it must not be anybody else's."""
+    """Return the configuration with an unused group, because the command deletes its group at the end."""
     name = config.group_id
     while store.exists(GroupPath(name).path) is not None:
         name = _group_name()
@@ -239,7 +239,7 @@ def _unused_group(store: ZkStore, config: ConsumerConfig) -> ConsumerConfig:
 def _check(
     store: ZkStore, config: ConsumerConfig, wanted: _Wanted, *, from_beginning: bool, delete_offsets: bool
 ) -> None:
-    """Everything that would make joining pointless. Raises: LegacyConsumerError, ClickException."""
+    """Refuse to join where the options cannot have their effect. Raises: LegacyConsumerError, ClickException."""
     if not broker_ids(_children(store, BrokerIdsPath().path)):
         raise BrokersUnavailableError(
             "no broker is registered in ZooKeeper: start one, or check the chroot of zookeeper.connect"
@@ -266,7 +266,7 @@ def _check(
 
 
 def _check_topics(store: ZkStore, config: ConsumerConfig, wanted: _Wanted) -> list[str]:
-    """The existing topics that are wanted. Raises: NoSuchTopicError."""
+    """Return the existing topics that are wanted. Raises: NoSuchTopicError."""
     if wanted.topic is not None:
         if not is_topic_name(wanted.topic) or store.exists(TopicPath(wanted.topic).path) is None:
             raise NoSuchTopicError(wanted.topic)
@@ -280,8 +280,8 @@ def _check_topics(store: ZkStore, config: ConsumerConfig, wanted: _Wanted) -> li
 
 
 def _offsets_in_kafka(store: ZkStore, config: ConsumerConfig, topics: Sequence[str]) -> dict[TopicPartition, int]:
-    """The group's offsets of these topics. Raises: BrokersUnavailableError, MissingListenerError."""
-    from legacy_consumer.fetching.librdkafka import open_group_offsets  # when it is needed: 30 ms and 8 MB
+    """Return the group's offsets of these topics. Raises: BrokersUnavailableError, MissingListenerError."""
+    from legacy_consumer.fetching.librdkafka import open_group_offsets  # only if needed: it takes 30 ms and 8 MB
 
     lives = TopicsOnce(store).lives(topics)
     partitions = [TopicPartition(topic, number) for topic, life in lives.items() for number in life.partitions]

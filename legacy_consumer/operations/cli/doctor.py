@@ -119,7 +119,7 @@ def _examine_groups(
 ) -> Iterator[Finding]:
     try:
         times = BrokerLogTimes(log_offsets, read_brokers(store))
-    except NotPermittedError:  # said of the brokers
+    except NotPermittedError:  # the examination of the brokers reports it
         times = None
     now_ms = SystemClock().wall_ms()
     yield from examine_groups(
@@ -128,7 +128,7 @@ def _examine_groups(
 
 
 def _load(cluster: ClusterOptions) -> ClusterConfig:
-    """All of a consumer's settings where there are some. Raises: ConfigError."""
+    """Return a consumer's settings if they name a group, otherwise a cluster's. Raises: ConfigError."""
     config = load_cluster_config(cluster)
     if gather(cluster.config_file, cluster.overrides(), {}).given.get("group.id"):
         return ConsumerConfig.load(cluster.config_file, cluster.overrides())
@@ -136,7 +136,7 @@ def _load(cluster: ClusterOptions) -> ClusterConfig:
 
 
 def _command(cluster: ClusterOptions, words: Sequence[str]) -> str:
-    """For a shell: with the options that this command was given, but for the values of secrets."""
+    """Return a command for a shell with the options of this command; values of secrets are replaced by "..."."""
     options = [] if cluster.zookeeper is None else ["--zookeeper", cluster.zookeeper]
     options += [] if cluster.config_file is None else ["--config", str(cluster.config_file)]
     for key, value in cluster.properties:
@@ -155,7 +155,7 @@ def _show(found: Sequence[Finding], commands: Sequence[Sequence[str]]) -> None:
         say(f"{finding.severity.value}: {finding.text}", _STYLES[finding.severity])
         say(f"    -> {finding.advice}")
         for command in typed:
-            # it can be typed as it stands, or it is none
+            # a command that a shell cannot take as printed is not shown
             if command.isprintable():
                 say(f"       $ {command}")
     counts = {severity: sum(finding.severity is severity for finding in found) for severity in Severity}

@@ -35,7 +35,7 @@ _SWITCH_S = 0.0005
 
 
 def _regex(_ctx: click.Context, _param: click.Parameter, text: str | None) -> BoundedPattern | None:
-    """As a topic filter: anybody may give a group a name on which Python's own matching does not end."""
+    """Compile the option as a topic filter: any client may name a group so that Python's own matching never ends."""
     try:
         return None if text is None else compile_java_regex(text)
     except UnsupportedRegexError as error:
@@ -128,7 +128,7 @@ def exporter(
     reads = CountedReads()
     store = CountingKazooStore(config.zk_settings(), reads)
     judging = Judging(patience_ms=patience * 1000, span_ms=max(DEFAULT.span_ms, 3 * patience * 1000))
-    # a refresh of a big cluster computes for seconds: scrapes are not to wait 5 ms for each part of their answer
+    # a refresh of a big cluster computes for seconds: a scrape must not wait 5 ms for each part of its answer
     sys.setswitchinterval(_SWITCH_S)
     log_offsets = open_log_offsets(config, store, timeout_s=_ENDS_WITHIN_S)
     serving = Exporter(
@@ -149,7 +149,7 @@ def exporter(
         store.close()  # which ends a read of ZooKeeper that is under way
         if has_ended or serving.close(_LEAVE_WITHIN_S):
             log_offsets.close()
-        # else brokers do not answer, and it would wait for them: the process ends all the same
+        # otherwise brokers do not answer, and close() would wait for them: the process ends without it
     if serving.failure is not None:
         raise serving.failure
     ctx.exit(ending.exit_code)

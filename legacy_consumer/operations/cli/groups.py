@@ -1,4 +1,4 @@
-"""`legacy-consumer groups`: what consumer groups have left in ZooKeeper."""
+"""`legacy-consumer groups`: commands about consumer groups in ZooKeeper."""
 
 from __future__ import annotations
 

@@ -147,7 +147,7 @@ _Described: TypeAlias = tuple[GroupDescription, Mapping[TopicPartition, Verdict]
 
 @dataclass(slots=True)
 class _Look:
-    """One look at the groups after the other, and what they say of each partition together."""
+    """Describes the groups repeatedly, and judges each partition from all descriptions so far."""
 
     store: ZkStore
     log_offsets: LogOffsets
@@ -157,7 +157,10 @@ class _Look:
     _watches: dict[str, GroupWatch] = field(default_factory=dict)
 
     def take(self) -> list[_Described]:
-        """Raises: NoSuchGroupError; NoSuchTopicError for a topic that neither the cluster nor one of the groups has."""
+        """Describe the groups once.
+
+        Raises: NoSuchGroupError; NoSuchTopicError for a topic that neither the cluster nor one of the groups has.
+        """
         names = wanted_groups(self.store, self.groups, all_groups=self.all_groups)
         wanted = self.topics.__contains__ if self.topics else None
         found = describe_groups(self.store, self.log_offsets, names, topics=wanted)
@@ -171,7 +174,7 @@ class _Look:
         return [(one, self._watches[one.group].judge(one, seen_at_ms)) for one in found]
 
     def owned_topics(self, groups: Sequence[str]) -> dict[str, set[str]]:
-        """{group: the topics with a directory under its owners that exist}."""
+        """Return {group: the existing topics with a directory under its owners}."""
         children = self.store.get_children_many([OwnersPath(group).path for group in groups])
         lives = TopicsOnce(self.store).lives({topic for names in children for topic in names or ()})
         return {group: set(names or ()) & lives.keys() for group, names in zip(groups, children, strict=True)}
@@ -179,7 +182,7 @@ class _Look:
 
 @dataclass(slots=True)
 class _OffsetsInKafka:
-    """Asks each group's coordinator, until one does not answer; then the offsets in ZooKeeper must do in this look."""
+    """Asks each group's coordinator. Once one does not answer, the rest of this look uses the offsets in ZooKeeper."""
 
     cluster: ClusterOptions
     store: ZkStore
@@ -187,7 +190,7 @@ class _OffsetsInKafka:
     _told: str = ""
 
     def begin_look(self) -> None:
-        """Ask again. What was told of the last look is not told again."""
+        """Begin a look: ask coordinators again. A warning that the last look gave is not repeated."""
         self._told, self._silence = self._silence, ""
 
     def read(self, found: GroupDescription, topics: Collection[str]) -> dict[TopicPartition, int]:
@@ -274,13 +277,13 @@ class _Printer:
 
 
 def _warning(found: Sequence[_Described]) -> str:
-    """Return why no lag is known; empty if some may be."""
+    """Return why no lag is known; empty if some lags may be known."""
     reason = next((one.no_log_ends for one, _ in found if one.no_log_ends), "")
     return f"Warning: log ends and lag are not known: {reason}" if reason else ""
 
 
 def _say_left_out(found: Sequence[GroupDescription]) -> None:
-    """Name what a format has no place for."""
+    """Name on standard error the groups and topics that the output leaves out."""
     for one in found:
         if one.problem is not None:
             say_error(f"Group {one.group} cannot be shown: {one.problem}")
@@ -289,5 +292,5 @@ def _say_left_out(found: Sequence[GroupDescription]) -> None:
 
 
 def _member_config(cluster: ClusterOptions) -> ConsumerConfig:
-    """That of a member with these settings; which group it joins does not matter here."""
+    """Return the configuration of a member with these settings, in any group."""
     return ConsumerConfig.load(cluster.config_file, {"group.id": "any", **cluster.overrides()})

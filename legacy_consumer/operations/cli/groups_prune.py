@@ -32,7 +32,7 @@ _COLUMNS = (
     Column("LAST USED", is_number=True),
 )
 _APART_MS = 60_000
-"""Clocks that are further apart are named."""
+"""A warning names a larger difference between ZooKeeper's clock and this machine's."""
 _FIELDS = ("group", "topics", "offsets", "last_commit_ms", "last_seen_ms", "deleted")
 
 
@@ -76,7 +76,7 @@ def prune(
     whether it was deleted.
     """
     older_than_ms = 1000 * parse_duration_s(older_than)
-    # for fnmatch a bracket begins a set of characters, and a group may have one in its name
+    # a group's name may hold a bracket, which begins a set of characters for fnmatch
     patterns = [name.replace("[", "[[]") for name in names]
     with open_store(load_cluster_config(cluster)) as store:
         now_ms = SystemClock().wall_ms()
@@ -107,7 +107,7 @@ def prune(
 
 
 def _zookeeper_ms(store: ZkStore, now_ms: int) -> int:
-    """Return ZooKeeper's time; now_ms, this machine's time, if ZooKeeper's cannot be asked."""
+    """Return ZooKeeper's time; this machine's time, now_ms, if ZooKeeper's cannot be read."""
     try:
         found_ms = zookeeper_ms(store)
     except (NotPermittedError, NoNodeError) as error:

@@ -1,4 +1,4 @@
-"""A group's offsets in Kafka, which operators see when a command changes the group's offsets in ZooKeeper."""
+"""A group's offsets in Kafka: commands that change its offsets in ZooKeeper warn of them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SHOWN = 3
 
 
 def warn_of_kafka(cluster: ClusterOptions, store: ZkStore, plans: Sequence[OffsetPlan]) -> None:
-    """Say which groups have offsets in Kafka, which a command for the offsets in ZooKeeper does not change."""
+    """Warn of groups that also have offsets in Kafka, which a command for ZooKeeper does not change."""
     for number, plan in enumerate(plans, 1):
         found = find_offsets_in_kafka(cluster, store, plan.group, [change.partition for change in plan.changes])
         if found is None:
@@ -38,7 +38,7 @@ def warn_of_kafka(cluster: ClusterOptions, store: ZkStore, plans: Sequence[Offse
 def find_offsets_in_kafka(
     cluster: ClusterOptions, store: ZkStore, group: str, partitions: Collection[TopicPartition]
 ) -> dict[TopicPartition, int] | None:
-    """Return {partition: offset}, as far as Kafka has offsets; None if no broker can tell, which is said."""
+    """Return {partition: offset} of the group in Kafka; warn and return None if no broker can answer."""
     try:
         config = config_of_member(cluster, group)
         if config is None:
@@ -53,9 +53,9 @@ def find_offsets_in_kafka(
 
 
 def config_of_member(cluster: ClusterOptions, group: str) -> ConsumerConfig | None:
-    """Return that of a member of the group; None if no member can join it, and so none commits to Kafka.
+    """Return the configuration of a member of the group; None if no member can have this group.id and commit to Kafka.
 
-    Anybody may create a group with such a name in ZooKeeper. Raises: ConfigError.
+    Any client can create a group with such a name in ZooKeeper. Raises: ConfigError.
     """
     try:
         return ConsumerConfig.load(cluster.config_file, {**cluster.overrides(), "group.id": group})
@@ -66,6 +66,6 @@ def config_of_member(cluster: ClusterOptions, group: str) -> ConsumerConfig | No
 
 
 def shown_offsets(found: Mapping[TopicPartition, int]) -> str:
-    """A few of them, for a line."""
+    """Return the first few offsets as text, and the number of the others."""
     some = ", ".join(f"{tp} at {found[tp]}" for tp in sorted(found)[:_SHOWN])
     return some + (f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else "")

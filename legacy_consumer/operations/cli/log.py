@@ -1,4 +1,4 @@
-"""`legacy-consumer log`: stored logs, without a broker."""
+"""`legacy-consumer log`: reads stored logs, without a broker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`legacy-consumer log dump`: as Kafka's DumpLogSegments, without Java."""
+"""`legacy-consumer log dump`: shows segments as Kafka's DumpLogSegments does, without Java."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def dump(ctx: click.Context, places: Sequence[Path], deep: bool, as_json: bool) 
 
 
 def _dump_segment(path: Path, *, deep: bool, as_json: bool) -> bool:
-    """Show one; whether it is sound."""
+    """Print one segment. Returns: whether it is sound."""
     from legacy_consumer.fetching.columnar.segments import read_entries, read_records
 
     name = str(path)
@@ -106,7 +106,7 @@ def _show(name: str, data: Bytes, entry: Entry, records: Sequence[Message] | Non
 
 
 def _fields_of(entry: Entry) -> dict[str, object]:
-    """As DumpLogSegments names and orders them; it says nothing more of formats 0 and 1."""
+    """Return the fields with DumpLogSegments' names and order; it prints only the offset for formats 0 and 1."""
     told: dict[str, object]
     if entry.magic < 2:
         told = {"offset": entry.last_offset}

@@ -1,8 +1,8 @@
-"""`legacy-consumer`: finds the command, and turns whatever it ends with into one line and an exit code.
+"""`legacy-consumer`: finds the command, and turns each error into one line and an exit code.
 
-0 done; 1 it could not be done, and a line on standard error says why; 2 called in a wrong way; 70 a defect of this
-program; 130 Ctrl-C. A reader that closes our standard output (`| head`) is no failure: it ends a command that only
-prints, and others go on without it (lasting_output).
+0 success; 1 failure, with the reason in a line on standard error; 2 a wrong call; 70 a defect of this program; 130
+Ctrl-C. If a reader closes standard output (`| head`), that is no failure: a command that only prints ends, and
+others continue without the output (lasting_output).
 """
 
 from __future__ import annotations
@@ -54,11 +54,11 @@ _COMMANDS = {
 
 
 class _OutputClosedError(Exception):
-    """The reader of standard output is gone. Not an OSError, which click would answer with exit code 1."""
+    """The reader of standard output is gone. It is no OSError, since click would exit with 1 for that."""
 
 
 class _Program(LazyGroup):
-    """Called as a program it ends the process with the exit codes above."""
+    """The group of all commands. Called as a program, it ends the process with the exit codes above."""
 
     def invoke(self, ctx: click.Context) -> object:
         try:
@@ -89,7 +89,7 @@ class _Program(LazyGroup):
 def _show_version(ctx: click.Context, _param: click.Parameter, wanted: bool) -> None:
     if not wanted or ctx.resilient_parsing:
         return
-    from importlib import metadata  # takes a third of the time that a command needs to start
+    from importlib import metadata  # only here: this import takes a third of a command's start
 
     try:
         version = metadata.version("legacy-consumer")
@@ -135,7 +135,7 @@ def _exit_code_of(run: Callable[[], object]) -> int:
         code = INTERRUPTED
     except (BrokenPipeError, _OutputClosedError):
         code = 0
-    except Exception as error:  # noqa: BLE001  (whatever it is, people get a line and not a traceback)
+    except Exception as error:  # noqa: BLE001  (for any error, people get a line instead of a traceback)
         code = _explain(error)
     _drop_unread_output()
     return code
@@ -143,7 +143,7 @@ def _exit_code_of(run: Callable[[], object]) -> int:
 
 def _explain(error: Exception) -> int:
     if shows_tracebacks():
-        # indented, so that no line of an error's text looks like one of ours
+        # indented, so that no line of an error's text looks like a line of this program
         lines = "".join(traceback.format_exception(error)).splitlines()
         click.echo("\n    ".join(map(printable, lines)), err=True)
     if isinstance(error, LegacyConsumerError):

@@ -1,4 +1,4 @@
-"""`legacy-consumer migrate`: a group's offsets out of ZooKeeper, into Kafka, and back."""
+"""`legacy-consumer migrate`: moves a group's offsets from ZooKeeper to Kafka, and back."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def _execute(command: Callable[P, R]) -> Callable[P, R]:
     option = click.option(
         "--execute", is_flag=True, help="Carry it out. Without this option the command only shows the plan."
     )
-    # a step says how far it came, whatever ends it
+    # a step reports what it has written, whichever signal ends it
     return option(unwound_by_signals()(outlasts_reader("execute")(command)))
 
 

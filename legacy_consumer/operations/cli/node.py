@@ -1,4 +1,4 @@
-"""`legacy-consumer node`: one server of a real cluster in the foreground, as a container runs it."""
+"""`legacy-consumer node`: runs one server of a real cluster in the foreground, for a container."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def kafka(
     config = load_cluster_config(cluster)
     command = KafkaNode(broker_id, config.zookeeper_connect, advertised, data, version, heap, _pairs(lines))
     prepared = command.prepare()
-    # the chroot of zookeeper.connect is made by the broker itself
+    # the broker itself creates the chroot of zookeeper.connect, so this connection uses none
     hosts, slash, chroot = config.zookeeper_connect.partition("/")
     whole = dataclasses.replace(config, zookeeper_connect=hosts)
     await_cluster(whole, wait_s, without_broker=broker_id, chroot=f"{slash}{chroot}", tell=_tell)
@@ -195,7 +195,7 @@ _tell = functools.partial(click.echo, err=True)
 
 
 def _become(command: list[str]) -> None:
-    """Replace this process by the server, so that signals and its exit code are its own."""
+    """Replace this process by the server, so that the server gets the signals and sets the exit code."""
     sys.stdout.flush()
     sys.stderr.flush()
     os.execv(command[0], command)  # noqa: S606  (no shell is wanted)

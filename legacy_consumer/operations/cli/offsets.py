@@ -1,4 +1,4 @@
-"""`legacy-consumer offsets`: moves, saves and restores what groups have committed to ZooKeeper."""
+"""`legacy-consumer offsets`: moves, saves and restores the offsets of groups in ZooKeeper."""
 
 from __future__ import annotations
 

@@ -96,9 +96,9 @@ def export(
 def _read(
     store: ZkStore, groups: Sequence[str], topics: TopicsOnce, *, all_groups: bool
 ) -> tuple[dict[str, Mapping[TopicPartition, Standing]], list[str]]:
-    """Return the offsets that can be read, and the problems of the others.
+    """Return the offsets that can be read, and why others cannot.
 
-    Of all groups, one that is deleted before its turn is left out. Raises: NoSuchGroupError, ZooKeeperError.
+    With all groups wanted, a group that is deleted meanwhile is left out. Raises: NoSuchGroupError, ZooKeeperError.
     """
     found: dict[str, Mapping[TopicPartition, Standing]] = {}
     problems: list[str] = []

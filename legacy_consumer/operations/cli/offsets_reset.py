@@ -152,11 +152,11 @@ def reset(
         plan = make_plan(store, group, standings, after, topics=once)
         warn_of_kafka(cluster, store, [plan])
         if isinstance(target, ToTime):
-            # digits are easily meant otherwise: seconds, a date
+            # show the date: an operator may give digits that count seconds, or write a date
             click.echo(
                 f"To the first messages of {shown_time(target.time_ms)} or later.", err=output is not Output.TABLE
             )
-        # a shift counts from what running members commit last; every other target stays as the plan shows it
+        # a shift counts from the last commits of running members; every other target stays as the plan shows it
         again = aim if isinstance(target, ShiftBy) else lambda _: {}
         carry_out(store, [plan], safety, output, name=group, retarget=again)
     if earlier:
@@ -166,7 +166,10 @@ def reset(
 def _check_existence(
     cluster: TopicsOnce, standings: Mapping[TopicPartition, Standing], partitions: Sequence[TopicPartition]
 ) -> None:
-    """Raises: NoSuchTopicError, NoSuchPartitionError. A broker that is asked about such a topic may create it."""
+    """Refuse partitions that do not exist, since a broker that is asked about them may create the topic.
+
+    Raises: NoSuchTopicError, NoSuchPartitionError.
+    """
     numbers: dict[str, list[int]] = {}
     for tp in partitions:
         numbers.setdefault(tp.topic, []).append(tp.partition)

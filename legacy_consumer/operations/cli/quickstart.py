@@ -1,4 +1,4 @@
-"""`legacy-consumer quickstart`: the main job, from nothing to a proof."""
+"""`legacy-consumer quickstart`: demonstrates the main use, with servers that it starts itself."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class _Interrupted(BaseException):
-    """A signal asks to stop; not an Exception, so that nothing on the way takes it for a failure."""
+    """A signal asks to stop. It is no Exception, so that no `except Exception` takes it for a failure."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
@@ -67,9 +67,9 @@ def quickstart(as_json: bool) -> None:
 
 @contextmanager
 def _interrupted_by_signals() -> Iterator[Callable[[], None]]:
-    """Let Ctrl-C and its kin raise _Interrupted until what is handed out is called; from then on they do nothing.
+    """Let Ctrl-C and other signals raise _Interrupted until the caller calls the yielded function; then ignore them.
 
-    Cleaning up takes a moment, and an impatient second Ctrl-C must not end it halfway.
+    Cleaning up takes a moment, and a second Ctrl-C must not end it halfway.
     """
     ignoring = False
 
@@ -81,13 +81,13 @@ def _interrupted_by_signals() -> Iterator[Callable[[], None]]:
         if not ignoring:
             raise _Interrupted(number)
 
-    # a terminal that goes away is not to end what nohup started
+    # a closed terminal must not end a process that nohup started
     numbers = [n for n in _SIGNALS if n is not signal.SIGHUP or signal.getsignal(n) is not signal.SIG_IGN]
     before: dict[signal.Signals, _Handler] = {number: signal.signal(number, interrupt) for number in numbers}
     try:
         yield ignore
     except _Interrupted:
-        # the process is about to end, and an impatient key press still on its way must not change its exit code
+        # the process is about to end, and another Ctrl-C must not change its exit code
         before = dict.fromkeys(before, signal.SIG_IGN)
         raise
     finally:

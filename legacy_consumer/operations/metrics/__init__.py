@@ -1,1 +1,1 @@
-"""The metrics behind legacy_consumer.metrics."""
+"""The implementation of legacy_consumer.metrics."""

@@ -1,6 +1,6 @@
-"""Every metric there is: its name, type, labels and meaning, as data. docs/metrics.md is tested against this table.
+"""All metrics as data: name, type, labels and meaning. A test compares docs/metrics.md with this table.
 
-Names of counters stand here as they are scraped, with _total.
+Counters have the names that a scraper gets, with _total.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ NEVER = "never"
 
 
 class Kind(Enum):
-    """Prometheus' types."""
+    """The types of Prometheus."""
 
     COUNTER = "counter"
     GAUGE = "gauge"
@@ -21,7 +21,7 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One metric. labels: in the order in which they are written. absent: when there is no sample of it."""
+    """One metric. labels: in the order of the output. absent: when the metric has no sample."""
 
     name: str
     kind: Kind
@@ -31,7 +31,7 @@ class Metric:
 
     @property
     def family(self) -> str:
-        """The name without a counter's _total, as client libraries want it."""
+        """The name without a counter's _total, as client libraries take it."""
         return self.name.removesuffix("_total") if self.kind is Kind.COUNTER else self.name
 
 

@@ -10,25 +10,25 @@ from rebalance.status import Status
 from zk_layout.errors import AuthenticationError
 
 STUCK_AFTER_S = 120.0
-"""One step may wait for ZooKeeper, Kafka's coordinator and a listener; a step that takes longer never ends."""
+"""One step may wait for ZooKeeper, Kafka's coordinator and a listener; a longer step counts as stuck."""
 UNASKED_S = 60.0
-"""Readiness says when the user's code has not asked for longer; whether that is too long, only the user knows."""
+"""If the user's code asks for no message for longer, the text of readiness says so. Only the user knows the limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """holds: healthy, or ready. text: why, in a line."""
+    """holds: healthy, or ready. text: the reason, in one line."""
 
     holds: bool
     text: str
 
 
 def judge_liveness(status: Status, vitals: Vitals, stuck_after_s: float = STUCK_AFTER_S) -> Judgement:
-    """Return whether the member can still do its work: the coordinator's thread and the user's live.
+    """Return whether the member can still work: its coordinator's thread and a consuming thread live.
 
     A member that is degraded, or without ZooKeeper, is alive: a restart would only cause rebalances. A member whose
-    credentials ZooKeeper refuses is not alive: its session will not come back. Nor is one whose consuming
-    thread has ended, when no other thread has taken its place for stuck_after_s. A thread that lives and asks for
+    credentials ZooKeeper refuses is not alive: its session will not come back. A member is not alive either if its
+    consuming thread has ended, and for stuck_after_s no other thread has taken over. A living thread that asks for
     nothing may be at work.
     """
     if status.phase is Phase.CREATED:
@@ -48,7 +48,7 @@ def judge_liveness(status: Status, vitals: Vitals, stuck_after_s: float = STUCK_
 
 
 def judge_readiness(status: Status, vitals: Vitals) -> Judgement:
-    """Return whether the member is settled: it owns its share, is connected, and would hand messages out."""
+    """Return whether the member is settled: it owns its share, is connected, and would hand out messages."""
     if status.phase is not Phase.STABLE:
         error = f": {status.error}" if status.error is not None else ""
         return Judgement(False, f"{status.phase.value}{error}")

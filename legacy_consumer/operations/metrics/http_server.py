@@ -1,8 +1,8 @@
-"""A small HTTP server for scrapes and health checks: /metrics, /healthz, /readyz. Nothing else is served.
+"""A small HTTP server for scrapes and health checks: /metrics, /healthz, /readyz, and nothing else.
 
-Clients that send slowly must not keep a liveness probe waiting: connections are bounded, the oldest is closed for a new
-one, and a whole request has one deadline, as has its answer. (waitress and cheroot have a deadline for silence only,
-and stop accepting at their bound.)
+Slow clients must not keep a liveness probe waiting. So the number of connections is bounded, and a new connection
+closes the oldest. A whole request has one deadline, and so has its answer. (waitress and cheroot have a deadline only
+for silence, and do not accept connections at their bound.)
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ MAX_CONNECTIONS = 128
 DEADLINE_S = 75.0
 """Seconds from the opening of a connection until its request has arrived, then until that is answered, and so on.
 
-More than a minute: it must not end just when a scraper with one of the usual intervals asks again.
+More than a minute, so that a connection does not end just when a scraper with a usual interval asks again.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """The answer to a scrape; in parts, so that a big one is not copied. encoding: gzip, or empty."""
+    """The answer to a scrape, in parts, so that a big part is not copied. encoding: gzip, or empty."""
 
     parts: Sequence[bytes]
     encoding: str = ""
@@ -53,7 +53,7 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class Pages:
-    """The functions behind the paths, called by several threads. metrics gets whether the client accepts gzip."""
+    """The functions that answer the paths; several threads call them. metrics gets whether the client accepts gzip."""
 
     metrics: Callable[[bool], Page]
     alive: Callable[[], Judgement]
@@ -61,7 +61,7 @@ class Pages:
 
 
 class MetricsServer:
-    """Serves until close(), for good; start() binds. port 0: any free one, see port.
+    """Serves from start(), which binds, until close(); it cannot start again. port: 0 = any free one, see port.
 
     Raises (start): MetricsServerError if the address cannot be used, or after close().
     """
@@ -75,22 +75,22 @@ class MetricsServer:
 
     @property
     def host(self) -> str:
-        """The address it listens on."""
+        """The address at which the server listens."""
         return self._host
 
     @property
     def port(self) -> int:
-        """The port it listens on; the wanted one before start()."""
+        """The port at which the server listens; before start() the wanted one."""
         return self._server.server_address[1] if self._server is not None else self._wanted_port
 
     @property
     def url(self) -> str:
-        """Where /metrics is."""
+        """The URL of /metrics."""
         host = f"[{self._host}]" if ":" in self._host else self._host
         return f"http://{host}:{self.port}/metrics"
 
     def start(self) -> Self:
-        """Bind and serve, on threads of its own. Twice is harmless."""
+        """Bind and serve, on the server's own threads. Twice is harmless."""
         if self._server is not None and self._server.fileno() < 0:
             raise MetricsServerError(self._host, self.port, "this server was closed: make another one")
         if self._server is not None:
@@ -102,18 +102,18 @@ class MetricsServer:
             reason = "something listens there: choose another port, 0 for any" if in_use else str(error)
             raise MetricsServerError(self._host, self._wanted_port, reason) from error
         self._server = server
-        # looks often whether to end: that is how long a shutdown waits for it
+        # serve_forever checks every 0.05 s whether to end, and shutdown() waits for that check
         self._thread = threading.Thread(target=server.serve_forever, args=(0.05,), name="metrics-server", daemon=True)
         self._thread.start()
         return self
 
     @property
     def connections(self) -> int:
-        """How many are open."""
+        """The number of open connections."""
         return len(self._server.connections) if self._server is not None else 0
 
     def close(self) -> None:
-        """Stop listening, and end each open connection after the answer that is under way; twice is harmless."""
+        """Stop listening, and end each open connection after its present answer; twice is harmless."""
         server, thread = self._server, self._thread
         if server is None:
             return
@@ -138,7 +138,7 @@ class _Server(ThreadingHTTPServer):
 
     def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler], host: str) -> None:
         self.connections: dict[socket.socket, float] = {}
-        """The open connections, with their deadlines; the oldest first."""
+        """{open connection: its deadline}, the oldest first."""
         self._lock = threading.Lock()
         self._host = host
         super().__init__(address, handler)
@@ -158,7 +158,7 @@ class _Server(ThreadingHTTPServer):
         super().process_request(request, client_address)
 
     def renew(self, request: socket.socket) -> None:
-        """A request has arrived, or is answered: there is as much time for what comes next."""
+        """Start a new deadline: a request has arrived, or its answer was sent."""
         with self._lock:
             if self.connections.pop(request, None) is not None:
                 self.connections[request] = time.monotonic() + DEADLINE_S
@@ -170,20 +170,20 @@ class _Server(ThreadingHTTPServer):
 
     def server_close(self) -> None:
         super().server_close()
-        # a scraper keeps its connection, and would never see the server that takes this one's place
+        # a scraper keeps its connection, and would never reach the next server at this port
         with self._lock:
             for connection in self.connections:
                 _hang_up(connection, socket.SHUT_RD)
 
     def service_actions(self) -> None:
-        # called between two looks for a new connection
+        # serve_forever calls this between two checks for a new connection
         now = time.monotonic()
         with self._lock:
             while self.connections and next(iter(self.connections.values())) < now:
                 _hang_up(self._oldest())
 
     def handle_error(self, request: object, client_address: object) -> None:  # noqa: ARG002
-        # a scraper that goes away in the middle is no concern of ours
+        # a scraper that closes its connection in the middle is no error of this server
         logger.debug("a request from %s failed: %s", client_address, sys.exc_info()[1])
 
     def _oldest(self) -> socket.socket:
@@ -193,7 +193,7 @@ class _Server(ThreadingHTTPServer):
 
 
 def _hang_up(connection: socket.socket, how: int = socket.SHUT_RDWR) -> None:
-    """Wake the thread that reads from it, which then closes it."""
+    """Shut the connection down, which wakes the thread that reads from it; that thread closes it."""
     with contextlib.suppress(OSError):
         connection.shutdown(how)
 
@@ -211,7 +211,7 @@ def _handler(pages: Pages) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
         server_version = "legacy-consumer"
-        sys_version = ""  # clients are not told the Python version
+        sys_version = ""  # hide the Python version from clients
         timeout = DEADLINE_S
         server: _Server
 

@@ -1,4 +1,4 @@
-"""Samples a member's lag: log ends and consumed offsets of one moment, read only while a client scrapes."""
+"""Samples a member's lag: log ends and consumed offsets of one moment, read only when a client scrapes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ logger = safe_logger(__name__)
 
 MAX_AGE_S = 10.0
 ANSWER_S = 3.0
-"""Seconds for which a scrape waits for the brokers; Prometheus gives up on a scrape after ten seconds by default."""
+"""Seconds that a scrape waits for the brokers; Prometheus ends a scrape after ten seconds by default."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,22 +34,22 @@ class LagSample:
     ends: Mapping[TopicPartition, int] = field(default_factory=dict)
 
     def end(self, tp: TopicPartition, now: PartitionProgress) -> int | None:
-        """The log's end; None if it is not known, or was asked for in another assignment of the partition."""
+        """Return the log's end; None if unknown, or if the partition had another epoch at the time of the sample."""
         then = self.progress.get(tp)
         return self.ends.get(tp) if then is not None and then.epoch == now.epoch else None
 
     def lag(self, tp: TopicPartition, now: PartitionProgress) -> int | None:
-        """The messages that were not consumed then.
+        """Return the number of messages that were not consumed at the time of the sample.
 
-        None where end is, while no position was known, and for a position beyond the end: where the member goes on from
-        there auto.offset.reset decides, or its user.
+        None if end() is None, if no position was known, or if the position is beyond the end: auto.offset.reset, or the
+        user's code, decides where the member continues from there.
         """
         end = self.end(tp, now)
         consumed = None if end is None else self.progress[tp].consumed
         return None if end is None or consumed is None or consumed > end else end - consumed
 
     def covers(self, progress: Mapping[TopicPartition, PartitionProgress]) -> bool:
-        """Return whether it covers all partitions owned now, and each position known now."""
+        """Return whether the sample has all partitions owned now, and each position known now."""
         return all(
             (then := self.progress.get(tp)) is not None
             and then.epoch == now.epoch
@@ -59,13 +59,11 @@ class LagSample:
 
 
 class LagSampler:
-    """Takes a sample when the last one is older than max_age_s or does not cover all partitions, and waits for it
-    briefly.
+    """Takes a sample if the last one is older than max_age_s or lacks a partition, and waits for it briefly.
 
-    Positions are read before the requests to the brokers, so a lag can only be too large, by the messages consumed
-    meanwhile. A sample for which no broker answered is empty: an old end beside a new position would say "no lag".
-
-    progress: what is owned. ask: connector.log_ends.
+    Positions are read before the brokers are asked, so a lag can only be too large, by the messages consumed since.
+    If no broker answers, the sample is empty: an old end beside a new position would look like no lag.
+    progress: returns the progress of owned partitions. ask: connector.log_ends.
     """
 
     def __init__(
@@ -86,7 +84,7 @@ class LagSampler:
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._taken: Flag | None = None
-        """Set when the question under way has its answer; None if there is none."""
+        """Set once the running request has its answer; None if there was no request."""
 
     def read(self) -> LagSample | None:
         """Return a sample no older than max_age_s plus the wait of a scrape; None if the brokers answer later."""
@@ -102,12 +100,12 @@ class LagSampler:
         self._clock.wait(taken, self._answer_s)
         sample = self._sample
         if sample is None or self.age_s(sample) >= self._max_age_s + self._answer_s:
-            # behind a position of now it would be wrong by all that was consumed and produced since
+            # beside a present position it would be wrong by all messages consumed and produced since
             return None
         return sample
 
     def age_s(self, sample: LagSample) -> float:
-        """How old a sample is."""
+        """Return the age of a sample in seconds."""
         return self._clock.monotonic() - sample.taken_at
 
     def _take(self, taken: Flag) -> None:

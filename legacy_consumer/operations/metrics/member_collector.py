@@ -1,4 +1,4 @@
-"""The metrics of members, read when they are scraped: consuming pays nothing for them."""
+"""The metrics of members, computed when a client scrapes them: consuming costs nothing for them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _OUTCOMES = ("moved", "unchanged", "degraded")
 
 
 class MemberCollector(Collector):
-    """Register it in any registry of prometheus_client; one for all members of a process.
+    """Collects for all members of a process; register it in any registry of prometheus_client.
 
     A member that was shut down shows its last counters for as long as it is in `connectors`.
     """
@@ -39,22 +39,22 @@ class MemberCollector(Collector):
         }
 
     def collect(self) -> Iterator[Family]:
-        """One family for each metric of the catalogue, with the samples of all members."""
+        """Return one family for each metric of the catalogue, with the samples of all members."""
         families = _Families()
         for connector in self.connectors:
             self._read(connector, families)
         return iter(families.all())
 
     def describe(self) -> Sequence[Family]:
-        """Nothing is collected when it is registered."""
+        """Return the families without samples, so that a registration reads no member."""
         return _Families().all()
 
     def _read(self, connector: ConsumerConnector, families: _Families) -> None:
         who = (connector.config.group_id, connector.consumer_id)
-        # progress first: it has the streams say how far their users have come, which the counters then know
+        # progress first: reading it makes the streams count the consumed messages, which the counters then include
         progress = connector.progress
         status, vitals, counted = connector.status, connector.vitals, connector.counters
-        # without a lease others may own all of it: the session may have ended at the server
+        # without a lease the session may have ended at the server, and other members may own the partitions
         owns = vitals.leased
         families.mark(catalogue.PHASE, who, (phase.value for phase in Phase), status.phase.value)
         families.add(catalogue.ALIVE, who, judge_liveness(status, vitals).holds)

@@ -1,4 +1,4 @@
-"""Serves the metrics and the health of the members of this process."""
+"""Serves the metrics and the health of this process' members."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def serve(
     """Serve /metrics, /healthz and /readyz of these members until the last of them is shut down.
 
     port 0: any free port, see the server's port. host: 0.0.0.0 for all addresses, as in a container. registry: your
-    own, with other metrics; the members are registered in it as long as they are served, and no others may be. The
+    own, with other metrics; the members are registered in it while they are served, and no other members may be. The
     default has the metrics of the process. Health and readiness cover all members.
     Raises: MetricsServerError; ValueError if members are registered in this registry. Then nothing is served.
     """
@@ -38,7 +38,7 @@ def serve(
 
     def end() -> None:
         server.close()
-        with contextlib.suppress(KeyError):  # the second time
+        with contextlib.suppress(KeyError):  # at the second call the collector is not registered any more
             registry.unregister(collector)
 
     def note_closed(member: ConsumerConnector) -> Callable[[], None]:

@@ -1,6 +1,6 @@
-"""Moves a group's offsets out of ZooKeeper into Kafka, and back again for as long as that is not closed.
+"""Moves a group's offsets from ZooKeeper to Kafka, and back until the migration is finished.
 
-The order of things, for a stopped group and for one whose members move one by one, is told in docs/migrate.md.
+docs/migrate.md describes the steps, for a stopped group and for one whose members move one by one.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Carries a plan out towards Kafka. It may be called again at any time: what is done is not done again.
+"""Carries out a plan towards Kafka. A repeated call continues: it does not write again what is written.
 
-Kafka knows no compare-and-set for an offset. Before each request the offsets are therefore read again, on both sides:
-only offsets that are still behind are written, and none that another client wrote in ZooKeeper since the plan. No other
-client commits these partitions meanwhile: while members in ZooKeeper live, only partitions without an owner are
-written; while consumers on the brokers' side live, none.
+Kafka has no compare-and-set for an offset. Before each request the offsets are therefore read again, on both sides:
+only offsets that are still behind are written, and none that another client wrote in ZooKeeper since the plan. No
+other client commits these partitions meanwhile: while members in ZooKeeper live, only partitions without an owner
+are written; while consumers on the brokers' side live, none are.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ from zk_layout.paths import ConsumerIdsPath, OffsetPath, OwnerPath
 logger = safe_logger(__name__)
 
 _CHUNK = 1000
-"""Partitions in one request: some 100 kB, far below any broker's limit."""
+"""Partitions in one request: about 100 kB, far below any broker's limit."""
 
 
 @dataclass(slots=True)
 class Outcome:
-    """The result of a step. written: {partition: offset}. passed: the target moved on by itself, or an owner came.
+    """The result of a step. written: {partition: offset}. passed: left, since the target was ahead or an owner came.
 
-    waiting: living members commit these partitions themselves. left_out: blocked, and skipped on purpose.
-    is_unanswered: a request was sent, and whether it has written its partitions is not known (yet).
+    waiting: the number that living members commit themselves. left_out: the number that is blocked, and skipped by the
+    operator's choice. is_unanswered: a request was sent, and it is not known (yet) whether Kafka wrote its partitions.
     """
 
     phase: Phase
@@ -60,11 +60,11 @@ class Outcome:
 def apply_migration(
     sides: Sides, plan: MigrationPlan, backup: Path, on_progress: Callable[[int], None] = lambda _: None
 ) -> Outcome:
-    """Write to Kafka what the plan says, after the backup, and note it in the group's record.
+    """Write a backup, then the plan to Kafka, and note the step in the group's record.
 
-    on_progress: told after each request how many partitions it was about.
-    Raises: MigrationRefusedError with nothing written; MigrationIncompleteError, saying what stands, after which the
-    same command goes on.
+    on_progress: called after each request with its number of partitions.
+    Raises: MigrationRefusedError with nothing written; MigrationIncompleteError with what is written; then the same
+    command continues.
     """
     refuse(plan, Direction.TO_KAFKA)
     record = begin_step(sides, plan, Phase.APPLYING, backup)
@@ -85,7 +85,7 @@ def apply_migration(
 
 
 def refuse(plan: MigrationPlan, direction: Direction) -> None:
-    """Raises: MigrationRefusedError with the plan's own reasons."""
+    """Refuse a plan that has refusals. Raises: MigrationRefusedError with these reasons."""
     assert plan.direction is direction
     if plan.refusals:
         raise MigrationRefusedError(plan.group, plan.refusals)
@@ -94,8 +94,9 @@ def refuse(plan: MigrationPlan, direction: Direction) -> None:
 def begin_step(
     sides: Sides, plan: MigrationPlan, phase: Phase, backup: Path, *, no_members: bool = False
 ) -> MigrationRecord:
-    """The backup, then the record: from here on everybody sees that something is under way. Without it no backup stays.
+    """Write the backup, then the record, which shows every client that a step is under way.
 
+    If the record is refused, delete the backup.
     no_members, Raises: as write_record.
     """
     at_ms = sides.clock.wall_ms()
@@ -127,7 +128,7 @@ def _left_out(plan: MigrationPlan) -> dict[TopicPartition, str]:
 
 
 def end_step(sides: Sides, record: MigrationRecord, outcome: Outcome) -> None:
-    """Note where the migration stands now."""
+    """Write the reached phase to the record."""
     at_ms = sides.clock.wall_ms()
     done = len(outcome.written)
     write_record(
@@ -145,7 +146,7 @@ def end_step(sides: Sides, record: MigrationRecord, outcome: Outcome) -> None:
 
 
 class unfinished:  # noqa: N801  (used as a with statement's word)
-    """Turns what stops a step halfway into an error that says how far it came; an interruption is logged."""
+    """Turns an error in the middle of a step into one that says what is written; an interruption is logged."""
 
     def __init__(self, plan: MigrationPlan, outcome: Outcome) -> None:
         self._plan = plan
@@ -170,7 +171,7 @@ class unfinished:  # noqa: N801  (used as a with statement's word)
 
 
 class _StoppedError(Exception):
-    """A step must not go on; the text says why."""
+    """A step must not continue; the text is the reason."""
 
 
 def _write_chunk(
@@ -187,7 +188,7 @@ def _write_chunk(
     owned = claimed_since(sides, plan, chunk)
     for move in chunk:
         assert move.offset is not None
-        # one of an earlier life of the topic may be greater, and is none
+        # an offset of an earlier topic may be greater, and counts as none
         there = committed_in_kafka(now[move.tp], looks[move.tp].zookeeper.topic).offset
         if move.tp in owned or (there is not None and there >= move.offset):
             outcome.passed.append(move.tp)
@@ -218,14 +219,17 @@ def _write_chunk(
 
 
 def refuse_consumers(sides: Sides) -> None:
-    """Raise an error if a newer consumer has joined since the plan was made."""
+    """Refuse to continue if a newer consumer has joined since the plan was made. Raises: _StoppedError."""
     consumers = sides.kafka_members()
     if consumers:
         raise _StoppedError(f"consumer {consumers[0]} joined the group on the brokers' side meanwhile: stop it")
 
 
 def claimed_since(sides: Sides, plan: MigrationPlan, chunk: Sequence[Move]) -> set[TopicPartition]:
-    """Partitions that got an owner since the plan was made. Raises: _StoppedError if the group was to be stopped."""
+    """Return the partitions that got an owner since the plan was made.
+
+    Raises: _StoppedError if the plan is for a stopped group, and a member has joined.
+    """
     [ids] = sides.store.get_children_many([ConsumerIdsPath(sides.group).path])
     if ids and not plan.choices.rolling:
         raise _StoppedError(f"member {ids[0]} joined meanwhile: stop it")
@@ -236,6 +240,6 @@ def claimed_since(sides: Sides, plan: MigrationPlan, chunk: Sequence[Move]) -> s
 
 
 def chunks(moves: Sequence[Move]) -> Iterator[Sequence[Move]]:
-    """Cut into what one request takes."""
+    """Split the moves into parts for one request each."""
     for start in range(0, len(moves), _CHUNK):
         yield moves[start : start + _CHUNK]

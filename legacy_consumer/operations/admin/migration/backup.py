@@ -3,7 +3,7 @@
     {"version":1,"before":"applying","at_ms":1700000000000,
      "offsets":{"billing":{"orders":{"0":286894308}}},"kafka":{"billing":{"orders":{"0":null}}}}
 
-offsets are ZooKeeper's, which is what an import puts back; null stands for a partition without one.
+"offsets" are those in ZooKeeper, which an import restores; null stands for a partition without an offset.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from zk_layout.model import TopicPartition
 
 
 def backup_file(group: str, at_ms: int, suffix: str = ".json") -> Path:
-    """The file unless somebody chose another; it does not exist yet."""
+    """Return the default path of a backup; no file exists there yet."""
     at = datetime.fromtimestamp(at_ms / 1000, timezone.utc)
     stem = f"migration-{quote(group, safe=' ')[:150]}-{at:%Y%m%dT%H%M%SZ}"
     names = (f"{stem}{f'-{attempt}' if attempt else ''}{suffix}" for attempt in count())
@@ -32,7 +32,7 @@ def backup_file(group: str, at_ms: int, suffix: str = ".json") -> Path:
 
 
 def write_backup(look: Look, step: str, at_ms: int, file: Path, acls: Mapping[str, GroupAcls]) -> None:
-    """Write the offsets of both sides, to the disk. Raises: MigrationRefusedError if that is not possible."""
+    """Write the offsets of both sides to the disk. Raises: MigrationRefusedError if that fails."""
     zookeeper: dict[TopicPartition, int | None] = {}
     kafka: dict[TopicPartition, int | None] = {}
     unreadable: dict[TopicPartition, bytes] = {}

@@ -1,4 +1,4 @@
-"""The end of a migration: after it, the group's offsets cannot be taken back to ZooKeeper."""
+"""The end of a migration: after it, no command takes the group's offsets back to ZooKeeper."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from legacy_consumer.operations.admin.migration.verify import verify_migration
 
 
 def finish_refusals(look: Look, *, accept_ahead: bool = False) -> tuple[str, ...]:
-    """Return why the way back cannot be closed now, nor the group be deleted; none = it can.
+    """Return why the migration cannot be finished, nor the group be deleted, now; empty = it can.
 
-    accept_ahead: what Kafka has beyond ZooKeeper in partitions that were left out was consumed.
+    accept_ahead: the operator says that consumers consumed what Kafka has beyond ZooKeeper in left-out partitions.
     """
     if look.members:
         return (f"{counted(len(look.members), 'member')} in ZooKeeper: stop them first",)
@@ -30,10 +30,10 @@ def finish_refusals(look: Look, *, accept_ahead: bool = False) -> tuple[str, ...
 def finish_migration(
     sides: Sides, look: Look, backup: Path, *, delete: GroupTree | None = None, accept_ahead: bool = False
 ) -> Outcome:
-    """Note that the migration is finished; or, after the backup, delete /consumers/G as it was seen before the look.
+    """Note that the migration is finished; or, after the backup, delete /consumers/G as `delete` holds it.
 
-    Twice is harmless. Raises: MigrationRefusedError, also if some offset is not in Kafka; ActiveGroupError if a member
-    has registered since the look; as delete_tree.
+    delete: read before the look. Twice is harmless. Raises: MigrationRefusedError, also if some offset is not in Kafka;
+    ActiveGroupError if a member has registered since the look; as delete_tree.
     """
     refusals = finish_refusals(look, accept_ahead=accept_ahead)
     if refusals:

@@ -30,15 +30,15 @@ _INTERNAL = frozenset({"__consumer_offsets", "__transaction_state"})
 _NOTHING = Committed(None, None)
 _NO_OFFSET = KafkaOffset(None)
 ANSWER_WITHIN_S = 30.0
-"""A coordinator that has just been chosen loads the offsets first; the first one of all has their topic created."""
+"""A new coordinator loads the offsets before it answers; brokers create their topic when the first one is asked for."""
 _BACKOFF_S = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class Sides:
-    """The ways to everything that a migration of one group touches.
+    """The clients of everything that a migration of one group reads or writes.
 
-    kafka_members: names the consumers that have joined the group on the brokers' side.
+    kafka_members: returns the names of the consumers that have joined the group on the brokers' side.
     """
 
     group: str
@@ -53,10 +53,10 @@ class Sides:
 class PartitionLook:
     """One partition.
 
-    exists: whether the topic has such a partition. owner: the registered member that owns it, None without one.
-    log: (first offset, end); None if no broker told. problem: why its offset in ZooKeeper cannot be read; unreadable:
-    what the znode holds then. is_marked: whether a step or a member of legacy-consumer wrote its offset in Kafka.
-    is_moved: whether its offset in ZooKeeper was written after the migration's last step had looked at it.
+    exists: whether the topic has this partition. owner: the registered member that owns it, None without one.
+    log: (first offset, end); None if no broker answered. problem: why its offset in ZooKeeper cannot be read;
+    unreadable: the data of the znode then. is_marked: whether a step or a member of legacy-consumer wrote its offset in
+    Kafka. is_moved: whether its offset in ZooKeeper was written after the migration's last step had read it.
     """
 
     tp: TopicPartition
@@ -75,7 +75,7 @@ class PartitionLook:
 class Look:
     """One group. members: those in ZooKeeper; kafka_members: those on the brokers' side.
 
-    zxid: an offset in ZooKeeper that is written after the look has a greater one.
+    zxid: offsets that clients write to ZooKeeper after this look have a greater zxid.
     """
 
     group: str
@@ -87,15 +87,15 @@ class Look:
 
     @property
     def creations(self) -> TopicCreations:
-        """Of the topics, as they were looked at before anything else."""
+        """{topic: the zxid of its creation}, as read before all other data; None if there was no topic."""
         topics = {one.tp.topic: one.zookeeper.topic for one in self.partitions}
         return {name: None if topic is None else topic.czxid for name, topic in topics.items()}
 
 
 def look_at(sides: Sides, *, will_write: bool = False) -> Look:
-    """Read everything. Every topic of the cluster is looked up in Kafka, where consumers may read what they like.
+    """Read both sides of a group. Kafka is asked about all topics of the cluster: consumers there may read any of them.
 
-    will_write: something is to be written to Kafka; then the coordinator is asked even if that has its topic created.
+    will_write: the caller will write to Kafka, so the coordinator is asked even if brokers then create its topic.
     Raises: NoSuchGroupError, BrokersUnavailableError, MissingListenerError, DamagedRecordError,
     ZooKeeperError.
     """
@@ -109,7 +109,7 @@ def look_at(sides: Sides, *, will_write: bool = False) -> Look:
         TopicPartition(row.topic, row.partition): row
         for row in read_group_partitions(store, [group], include_unclaimed=True)
     }
-    # the offsets are read once more below: what is written behind that is newer than all of these
+    # the offsets are read again below: a later write has a greater zxid than all of these
     zxid = max((row.written.zxid or 0 for row in rows.values()), default=0)
     existing = _all_partitions(store)
     readable = {tp.topic for tp in existing}
@@ -144,13 +144,13 @@ def look_at(sides: Sides, *, will_write: bool = False) -> Look:
 
 
 def has_offsets_in_kafka(sides: Sides) -> bool:
-    """Return whether the group has any offset there, of a topic of the cluster. Raises: BrokersUnavailableError."""
+    """Return whether the group has an offset in Kafka, of any topic of the cluster. Raises: BrokersUnavailableError."""
     found = read_kafka(sides, _all_partitions(sides.store)) if has_coordinators(sides.store) else {}
     return any(one.offset is not None for one in found.values())
 
 
 def read_kafka(sides: Sides, partitions: Collection[TopicPartition]) -> dict[TopicPartition, KafkaOffset]:
-    """The group's offsets in Kafka, asked for again while the coordinator is not ready. BrokersUnavailableError."""
+    """Return the group's offsets in Kafka, once its coordinator is ready. Raises: BrokersUnavailableError."""
     if not partitions:
         return {}
     found: dict[TopicPartition, KafkaOffset] = coordinator_answer(_BACKOFF_S, ANSWER_WITHIN_S)(

@@ -1,18 +1,19 @@
 """The plan of a migration, partition by partition: decided from one look, without any I/O.
 
-The same rules hold in both directions, from ZooKeeper to Kafka and back. Nothing ever moves backwards: what the other
-side has already, or has passed, stays. What lies before the log's first message is moved to it, for those messages are
-gone, and a newer consumer would go to where auto.offset.reset points instead, which is the end unless set otherwise.
-An offset of an earlier topic of that name counts as none, and the topic as it is begins at its first message; in Kafka
-only our own mark says so, and what has no mark is a newer consumer's.
+The same rules hold in both directions, from ZooKeeper to Kafka and back. A step never moves an offset backwards: if
+the target side has the offset or a greater one, it stays. An offset before the log's first message moves to that
+message: the ones before it are deleted, and a newer consumer would otherwise begin where auto.offset.reset points,
+by default the end. An offset of an earlier topic counts as none, and the present topic begins at its first message.
+In Kafka only our own mark tells an earlier topic; an offset without a mark counts as a newer consumer's.
 
-What Kafka has beyond ZooKeeper is the work of this migration's consumers only in partitions that were part of it. Those
-that were left out are in its record: they are judged as if none was begun, and a rollback leaves them alone.
+What Kafka has beyond ZooKeeper is the work of this migration's consumers only in partitions that were part of it.
+The record names the partitions that were left out: they are judged as if no migration was begun, and a rollback does
+not change them.
 
-Somebody may rewind the group on purpose, on either side, and a step may not undo that. In ZooKeeper an offset counts as
-moved that was written after the last step had looked at it, whether or not that step came to its end; it blocks while
-Kafka is ahead. In Kafka an offset without our mark was moved if an apply is completed; before that it may be of an
-experiment, and the apply that goes on has to write over it.
+An operator may rewind the group on purpose, on either side, and a step must not undo that. In ZooKeeper an offset
+counts as moved if it was written after the last step had read it, whether or not that step ended; it blocks while
+Kafka is ahead. In Kafka an offset without our mark counts as moved if an apply is completed; before that it may be
+from an experiment, and the apply that continues must overwrite it.
 """
 
 from __future__ import annotations
@@ -28,19 +29,19 @@ from zk_layout.model import TopicPartition
 
 
 class Direction(Enum):
-    """Which side is written."""
+    """The side that a plan writes."""
 
     TO_KAFKA = "to kafka"
     TO_ZOOKEEPER = "to zookeeper"
 
     @property
     def target(self) -> str:
-        """The side that is written, for people."""
+        """The name of the side that is written."""
         return "Kafka" if self is Direction.TO_KAFKA else "ZooKeeper"
 
     @property
     def source(self) -> str:
-        """The side that is read, for people."""
+        """The name of the side that is read."""
         return "ZooKeeper" if self is Direction.TO_KAFKA else "Kafka"
 
 
@@ -49,22 +50,22 @@ class Action(Enum):
 
     WRITE = "write"
     KEEP = "keep"
-    """The other side has it, or is ahead."""
+    """The other side has the offset, or is ahead."""
     WAIT = "wait"
-    """A living member commits it, by itself, to both sides once it is set so."""
+    """A living member commits it to both sides, once it is set to do so."""
     SKIP = "skip"
     """There is nothing to move."""
     BLOCKED = "blocked"
-    """Somebody has to decide."""
+    """An operator has to decide."""
 
 
 @dataclass(frozen=True, slots=True)
 class Choices:
     """The choices of an operator.
 
-    rolling: members live and move one by one. accept_ahead: what Kafka has beyond ZooKeeper was consumed, also before
-    the migration began, in partitions that were left out, and where ZooKeeper's offset was moved since. skip_blocked:
-    leave out what is blocked.
+    rolling: members run and move one by one. accept_ahead: what Kafka has beyond ZooKeeper was consumed, also before
+    the migration began, in left-out partitions, and where ZooKeeper's offset was moved since. skip_blocked: leave out
+    blocked partitions.
     """
 
     rolling: bool = False
@@ -74,7 +75,7 @@ class Choices:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """One partition: what each side has, and offset, what is to be written if action is WRITE."""
+    """One partition: the offsets of both sides, and offset, the one to write if action is WRITE."""
 
     tp: TopicPartition
     zookeeper: int | None
@@ -86,7 +87,7 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class MigrationPlan:
-    """refusals: why it cannot be carried out now, with what to do. notes: what to know before."""
+    """refusals: why the plan cannot be carried out now, and what to do. notes: what the operator should know before."""
 
     group: str
     direction: Direction
@@ -97,12 +98,12 @@ class MigrationPlan:
     look: Look
 
     def having(self, action: Action) -> tuple[Move, ...]:
-        """The moves with this action."""
+        """Return the moves with this action."""
         return tuple(move for move in self.moves if move.action is action)
 
 
 def make_plan(look: Look, direction: Direction, choices: Choices | None = None) -> MigrationPlan:
-    """Decide what to do with each partition, and whether it may be done now."""
+    """Decide the action for each partition, and whether the plan may be carried out now."""
     choices = choices or Choices()
     moves = tuple(_decide(look.group, one, direction, choices, look.record) for one in look.partitions)
     return MigrationPlan(
@@ -242,5 +243,5 @@ def _notes(look: Look, direction: Direction, moves: Iterable[Move]) -> Iterable[
 
 
 def counted(many: int, what: str) -> str:
-    """1 member is, 2 members are."""
+    """Return "1 member is", "2 members are"."""
     return f"1 {what} is" if many == 1 else f"{many} {what}s are"

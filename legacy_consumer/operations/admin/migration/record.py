@@ -1,13 +1,13 @@
-"""How far a group's migration has come, in the znode /consumers/G/migration: whoever looks next goes on from there.
+"""The phase of a group's migration, in the znode /consumers/G/migration. The next command continues from there.
 
     {"version":1,"phase":"applied","at_ms":1700000000000,"partitions":12,"backup":"billing.json","zxid":4294967543,
      "history":[["applying",1699999999000],["applied",1700000000000]],
      "left_out":{"orders":{"3":"Kafka is 25 ahead though no migration was begun"}}}
 
-left_out: partitions that are no part of the migration, and why; older records have none. zxid: of the newest offset
-znode when the last step looked at them; of what was written later nothing was decided. In older records the zxid of the
-record itself stands for it. Kafka's own tools and JVM members do not look at the record. Each write names the version
-that was read, so that of two operators at once the second is told.
+left_out: partitions that are not part of the migration, and why; older records have none. zxid: that of the newest
+offset znode when the last step read them; that step decided nothing about later writes. In older records the zxid
+of the record itself stands for it. Kafka's own tools and JVM members do not read the record. Each write names the
+version that was read, so of two operators at once the second gets an error.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from zk_layout.store import CreateOp, Op, SetOp, ZkStore, Znode
 
 _FORMAT = 1
 _TRIES = 3
-"""Members that come and go at the same time may stop the write so often."""
+"""Members that come and go at the same time may make the write fail this often."""
 _HISTORY = 50
-"""The number of changes of phase that are kept; repeated attempts must not fill the znode."""
+"""The number of phase changes that are kept; repeated attempts must not fill the znode."""
 _LONGEST_REASON = 200
-"""Characters of why a partition is left out; fewer if thousands are, for a record has to fit in one request."""
+"""The most characters of why a partition is left out; fewer if thousands are, so that the record fits in a request."""
 
 
 class Phase(Enum):
@@ -49,21 +49,21 @@ class Phase(Enum):
     ROLLED_BACK = "rolled back"
     """ZooKeeper has all offsets again."""
     FINISHED = "finished"
-    """The way back is closed."""
+    """The migration is over: no command takes the offsets back to ZooKeeper."""
 
     @property
     def is_open(self) -> bool:
-        """Whether a greater offset in Kafka is the work of this migration's consumers."""
+        """Return whether a greater offset in Kafka is the work of this migration's consumers."""
         return self in {Phase.ROLLING, Phase.APPLYING, Phase.APPLIED, Phase.ROLLING_BACK}
 
 
 @dataclass(frozen=True, slots=True)
 class MigrationRecord:
-    """partitions: written by the last step. backup: the file that was written before it, as it was named.
+    """partitions: the number that the last step wrote. backup: the path of the file that was written before it.
 
     history: (phase, ms since 1970) of the steps so far, the newest last. znode_version: for the next write.
-    zxid: an offset in ZooKeeper that was written after the step's look has a greater one.
-    left_out: {partition: why it is no part of the migration}.
+    zxid: offsets that clients wrote to ZooKeeper after the step's look have a greater one.
+    left_out: {partition: why it is not part of the migration}.
     """
 
     phase: Phase
@@ -77,14 +77,14 @@ class MigrationRecord:
 
     @property
     def was_applied(self) -> bool:
-        """Whether the last step that came to its end left the phase APPLIED; another one may have begun since."""
+        """Return whether the last completed step left the phase APPLIED; another step may have begun since."""
         under_way = {Phase.APPLYING.value, Phase.ROLLING_BACK.value}
         ended = [name for name, _ in self.history if name not in under_way]
         return ended[-1:] == [Phase.APPLIED.value]
 
 
 def read_record(store: ZkStore, group: str) -> MigrationRecord | None:
-    """None if no migration was begun. Raises: DamagedRecordError."""
+    """Return the record; None if no migration was begun. Raises: DamagedRecordError."""
     try:
         return decode_record(group, store.get_data(record_path(group)))
     except NoNodeError:
@@ -92,7 +92,7 @@ def read_record(store: ZkStore, group: str) -> MigrationRecord | None:
 
 
 def read_records(store: ZkStore, groups: Sequence[str]) -> dict[str, MigrationRecord | str]:
-    """Of those groups whose migration was begun; the reason where a record cannot be read. Raises: ZooKeeperError."""
+    """Return the records of groups with a migration; the reason if one cannot be read. Raises: ZooKeeperError."""
     found, forbidden = read_apart(groups, lambda some: list(_read_records(store, some).items()))
     return {**dict(found), **{group: str(error) for group, error in forbidden.items()}}
 
@@ -122,11 +122,11 @@ def write_record(
     left_out: Mapping[TopicPartition, str] | None = None,
     no_members: bool = False,
 ) -> MigrationRecord:
-    """Note the next phase.
+    """Write the next phase.
 
-    no_members: only while the group has none.
-    Raises: MigrationRefusedError if another operator has noted a phase or deleted the group since `before` was read, or
-    if the record is too large for one request because it leaves out too many partitions; ActiveGroupError.
+    no_members: write only while the group has none.
+    Raises: MigrationRefusedError if another operator has written a phase or deleted the group since `before` was read,
+    or if the record is too large for one request because it leaves out too many partitions; ActiveGroupError.
     """
     history = (*(before.history if before is not None else ()), (phase.value, at_ms))[-_HISTORY:]
     left_out = dict(sorted((left_out or {}).items()))
@@ -176,7 +176,7 @@ def _encode(fields: Mapping[str, object], left_out: Mapping[TopicPartition, str]
 
 
 def decode_record(group: str, znode: Znode) -> MigrationRecord:
-    """Raises: DamagedRecordError."""
+    """Read the record in this znode. Raises: DamagedRecordError."""
     try:
         return _decode(record_path(group), znode)
     except MalformedZnodeError as error:
@@ -184,7 +184,7 @@ def decode_record(group: str, znode: Znode) -> MigrationRecord:
 
 
 def forget_record(store: ZkStore, group: str, damaged: Znode, backup: Path) -> None:
-    """Delete a record that cannot be read, as it was seen, after its data went to a file.
+    """Write the data of an unreadable record to a file, then delete the record at the version that was read.
 
     Raises: BackupError, GroupChangedError, ZooKeeperError; with nothing deleted.
     """

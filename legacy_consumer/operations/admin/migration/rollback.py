@@ -1,4 +1,4 @@
-"""Carries a plan out towards ZooKeeper: as an offset reset does, and only while the plan's offsets in Kafka stand."""
+"""Carries out a plan towards ZooKeeper as an offset reset does, only while the offsets in Kafka are as in the plan."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from legacy_consumer.operations.admin.offset_writes import write_plan
 def roll_back_migration(
     sides: Sides, plan: MigrationPlan, backup: Path, on_progress: Callable[[int], None] = lambda _: None
 ) -> Outcome:
-    """Write to ZooKeeper what the plan says, after the backup, and note it in the group's record.
+    """Write a backup, then the plan to ZooKeeper, and note the step in the group's record.
 
     on_progress, Raises: as apply_migration.
     """

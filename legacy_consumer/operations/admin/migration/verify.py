@@ -1,4 +1,4 @@
-"""Whether a group can be switched over, or runs as it should afterwards: findings, each with what to do."""
+"""Findings about a migration: whether the group can switch to Kafka, or runs as it should afterwards."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SHOWN = 3
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """is_bad: the switch would lose or repeat messages. text: what was found, and what to do about it."""
+    """is_bad: the switch would lose or repeat messages. text: the finding, and what to do about it."""
 
     is_bad: bool
     text: str
@@ -52,17 +52,17 @@ class Verification:
 
     @property
     def is_sound(self) -> bool:
-        """Nothing bad was found."""
+        """Return whether no finding is bad."""
         return not any(finding.is_bad for finding in self.findings)
 
 
 def verify_migration(look: Look, *, accept_ahead: bool = False) -> Verification:
     """Compare both sides. No I/O.
 
-    accept_ahead: what Kafka has beyond ZooKeeper in partitions that were left out was consumed.
+    accept_ahead: the operator says that consumers consumed what Kafka has beyond ZooKeeper in left-out partitions.
     """
     is_begun = look.record is not None and look.record.phase is not Phase.ROLLED_BACK
-    # without a migration there is one finding only: what Kafka has is no problem yet
+    # before a migration, offsets in Kafka are no problem yet: the only finding is that none was begun
     plan = make_plan(look, Direction.TO_KAFKA, Choices(accept_ahead=accept_ahead or not is_begun))
     behind = plan.having(Action.WRITE)
     missing = {move.tp for move in behind}

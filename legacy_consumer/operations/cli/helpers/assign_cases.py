@@ -1,4 +1,4 @@
-"""Cases of `legacy-consumer assign` for groups with a coordinator: a line of JSON as a question to an assignor."""
+"""Cases of `legacy-consumer assign` for groups with a coordinator: each line of JSON is the input of an assignor."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from zk_layout.model import TopicPartition
 
 Json: TypeAlias = Mapping[str, object]
 
-# a topic may have any number of partitions; this bounds what a mistyped number can do to the memory
+# a topic may have any number of partitions; the limit bounds the memory that a mistyped number can take
 MAX_PARTITIONS = 1_000_000
 _MAX_TOPIC_CHARACTERS = 249
 _MAX_ERROR_CHARACTERS = 400
@@ -35,7 +35,7 @@ class _Member:
 
 
 def answer_coordinated(line: bytes, strategy: str) -> str:
-    """{"topic/partition": member} as JSON, what each member may fetch; or {"error": reason}, whatever the line is."""
+    """Return {"topic/partition": member that may fetch it} as JSON; {"error": reason} if there is no assignment."""
     try:
         return json.dumps(_divide(line, strategy))
     except (ValueError, AssignorFailedError, UnknownAssignorError) as error:
@@ -50,7 +50,7 @@ def _shortened(reason: str) -> str:
 
 
 def _divide(line: bytes, strategy: str) -> dict[str, str]:
-    """Raises: ValueError that says what is wrong with the line, and whatever the assignor fails with."""
+    """Return the assignment. Raises: ValueError that says what is wrong with the line, and the assignor's errors."""
     case = read_json(line)
     counts = {_topic(topic): count for topic, count in partition_counts(case).items()}
     members = {name: _member(name, told) for name, told in part(case, "members").items()}
@@ -67,7 +67,7 @@ def _divide(line: bytes, strategy: str) -> dict[str, str]:
 
 
 def _check_instances(members: Mapping[str, _Member]) -> None:
-    """Raises: ValueError if two members are the same static member, of which a coordinator fences one."""
+    """Raises: ValueError if two members are the same static member: a coordinator would fence one of them."""
     first: dict[str, str] = {}
     for name, member in members.items():
         other = first.setdefault(member.instance_id, name) if member.instance_id is not None else name
@@ -76,7 +76,7 @@ def _check_instances(members: Mapping[str, _Member]) -> None:
 
 
 def _subscription(strategy: str, member: _Member) -> Subscription:
-    """Return the subscription that the member's own assignor makes, after it was told what the member owns."""
+    """Return the subscription that the member's own assignor makes, after it has got the member's owned partitions."""
     assignor = make_assignor(strategy, {} if member.priority is None else {PRIORITY.name: str(member.priority)})
     if member.owned or member.generation != NO_GENERATION:
         tell_share(assignor, MemberAssignment(member.owned), member.generation)
@@ -95,7 +95,7 @@ def _member(name: str, told: object) -> _Member:
     document = json_object(told, where)
     if unknown := sorted(document.keys() - _MEMBER_KEYS):
         raise ValueError(f"{where}: {json.dumps(unknown[0])} is none of {', '.join(sorted(_MEMBER_KEYS))}")
-    # programs write null for what a member does not say
+    # programs write null for a key that a member leaves out
     document = {key: value for key, value in document.items() if value is not None}
     topics = document.get("topics")
     if not isinstance(topics, list):
@@ -141,9 +141,9 @@ def _int32(value: object, name: str, least: int) -> int:
 
 
 def read_json(line: bytes) -> Json:
-    """A line of input that must be an object, with each key once. Raises: ValueError that says what is wrong."""
+    """Return the object in a line of input, with each key once. Raises: ValueError that says what is wrong."""
     try:
-        # without its end, which would be a second line in the error
+        # without its newline, which would start a second line in the error
         case = json.loads(line.rstrip(b"\r\n"), object_pairs_hook=_each_key_once)
     except _RepeatedKeyError:
         raise
@@ -153,7 +153,7 @@ def read_json(line: bytes) -> Json:
 
 
 class _RepeatedKeyError(ValueError):
-    """An object with two values for one key: which one is meant is unknown."""
+    """An object has two values for one key, and it is unknown which one is meant."""
 
 
 def _each_key_once(pairs: list[tuple[str, object]]) -> dict[str, object]:
@@ -166,14 +166,14 @@ def _each_key_once(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 
 def part(case: Json, key: str) -> Json:
-    """An object of a case. Raises: ValueError if it is missing, or is none."""
+    """Return an object of a case. Raises: ValueError if it is missing, or no object."""
     if key not in case:
         raise ValueError(f'"{key}" is missing: give a JSON object')
     return json_object(case[key], f'"{key}"')
 
 
 def json_object(value: object, name: str) -> Json:
-    """The value, which must be an object. Raises: ValueError that says what it is."""
+    """Return the value, which must be an object. Raises: ValueError that shows the value."""
     if not isinstance(value, dict):
         shown = json.dumps(value)[:40]
         raise ValueError(f"{name} must be a JSON object, it is {shown}")  # noqa: TRY004  the text is wrong
@@ -181,7 +181,7 @@ def json_object(value: object, name: str) -> Json:
 
 
 def partition_counts(case: Json) -> dict[str, int]:
-    """{topic: partitions} of a case. Raises: ValueError if one is no number, or all together are more than fit."""
+    """Return {topic: number of partitions} of a case. Raises: ValueError if a number is wrong, or the sum too large."""
     counts: dict[str, int] = {}
     for topic, count in part(case, "topics").items():
         if not isinstance(count, int) or isinstance(count, bool) or not 0 <= count <= MAX_PARTITIONS:

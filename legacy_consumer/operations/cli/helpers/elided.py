@@ -1,4 +1,4 @@
-"""A name that gives way from the left where the terminal is too narrow: a consumer id is told apart by its end."""
+"""A name that is cut at its left on a narrow terminal: consumer ids differ at their ends."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _SHORTEST = 8
 
 
 def telling_length(names: Collection[str]) -> int:
-    """Return how many characters of their ends tell these names apart; 8 at least, so that one is recognised."""
+    """Return how many last characters tell these names apart; at least 8, so that people recognise a name."""
     distinct = set(names)
     length = min(_SHORTEST, max(map(len, distinct), default=0))
     while len({name[-length:] for name in distinct}) < len(distinct):
@@ -21,20 +21,20 @@ def telling_length(names: Collection[str]) -> int:
 
 
 class Elided:
-    """A name that rich draws: whole, or an ellipsis and its end; folded, whole, where not even that has room.
+    """A name that rich draws: whole, or as an ellipsis and its end; folded, if not even that fits.
 
-    telling: how much of the end has to be seen, see telling_length().
+    telling: the number of last characters that must be visible, see telling_length().
     """
 
     def __init__(self, name: Text, telling: int) -> None:
         self._name, self._shortest = name, min(len(name), telling + 1)
 
     def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
-        """From the shortest that tells it apart to all of it, in columns."""
+        """Return the smallest and the largest useful width, in columns."""
         return Measurement(self._shortest, len(self._name))
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """One line if there is room for the shortest."""
+        """Yield one line if the shortest form fits."""
         width, length = options.max_width, len(self._name)
         if width >= length or width < self._shortest:
             yield self._name

@@ -1,5 +1,5 @@
-"""Ctrl-C and other signals for a command that must finish what it has begun: Ending. And for one that is to be undone
-as after Ctrl-C, whatever ends it: unwound_by_signals.
+"""Ctrl-C and other signals. Ending: for a command that must finish what it has begun. unwound_by_signals: for a
+command whose cleanup must run, whichever signal ends it.
 
 Before the command has begun to change anything, the first signal ends it at once. After wait_for_end, the first signal
 only sets a flag, which the command checks between two steps; a handler that did more could wait for a lock that its own
@@ -29,12 +29,12 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class StopRequestedError(SystemExit):
-    """A signal came; no Exception, so that nothing on the way takes it for a failure."""
+    """A signal came. It is no Exception, so that no `except Exception` takes it for a failure."""
 
 
 @contextmanager
 def unwound_by_signals() -> Iterator[None]:
-    """SIGTERM, and SIGHUP of a terminal that is gone, unwind the stack as Ctrl-C does; later ones change nothing.
+    """In the block, SIGTERM, and SIGHUP of a closed terminal, raise an error as Ctrl-C does; later ones do nothing.
 
     Raises: StopRequestedError, with the exit code that shells expect.
     """
@@ -49,7 +49,7 @@ def unwound_by_signals() -> Iterator[None]:
         raise StopRequestedError(128 + number)
 
     for number in (signal.SIGTERM, signal.SIGHUP):
-        # nohup has it ignored
+        # nohup makes a process ignore SIGHUP
         if (handler := signal.getsignal(number)) is not signal.SIG_IGN:
             before[number] = handler or signal.SIG_DFL
             signal.signal(number, end)
@@ -61,13 +61,13 @@ def unwound_by_signals() -> Iterator[None]:
 
 
 class _EndNow(BaseException):
-    """Not an Exception, so that nothing on the way takes it for a failure."""
+    """It is no Exception, so that no `except Exception` takes it for a failure."""
 
 
 class Ending:
-    """Use as a context manager, in the main thread; it puts the handlers back.
+    """Use it as a context manager, in the main thread; at its end it restores the signal handlers.
 
-    requested: the command should come to its end. signal_number: of the first signal, or None.
+    requested: the command should come to its end. signal_number: that of the first signal, or None.
     """
 
     def __init__(self) -> None:
@@ -89,14 +89,14 @@ class Ending:
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """In it the command writes to standard output, and may wait for a reader for ever."""
+        """Mark a block that writes to standard output, and may wait for its reader without end."""
         self._is_writing = True
         try:
             if self.requested and not self._at_once:
                 self._set_alarm()
             yield
         except _EndNow:
-            # what is still in the buffer would wait again
+            # the interpreter would try to write the rest of the buffer at exit, and wait again
             abandon_output()
             raise
         finally:
@@ -106,7 +106,7 @@ class Ending:
 
     @property
     def exit_code(self) -> int:
-        """130 for Ctrl-C, as any shell expects it; 0 for SIGTERM, the usual way to stop a consumer, and without."""
+        """130 for Ctrl-C, as shells expect; 0 for SIGTERM, the usual way to stop a consumer, and without a signal."""
         return 130 if self.signal_number == signal.SIGINT else 0
 
     def __enter__(self) -> Self:
@@ -144,9 +144,9 @@ class Ending:
 
 
 def _is_over(frame: FrameType | None) -> bool:
-    """Return whether a signal came in __exit__, which nothing could take what is raised out of.
+    """Return whether a signal came in __exit__: nothing would catch an error that its handler raises there.
 
-    A signal that came before is handled where the next function is entered, and that is __exit__: not a rare chance.
+    Python handles a signal that came earlier when it enters the next function, which is __exit__. So this is not rare.
     """
     while frame is not None:
         if frame.f_code is Ending.__exit__.__code__:

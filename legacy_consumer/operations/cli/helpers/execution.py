@@ -1,4 +1,4 @@
-"""--execute, --dry-run and the backup: what commands that change something for good have in common."""
+"""--execute, --dry-run and the backup: the common options of commands that change or delete something."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class Execution:
-    """execute: do it, or only show it. backup_dir: where what stands there is written first; None = nowhere."""
+    """execute: make the change, or only show it. backup_dir: the folder for the backup; None = no backup."""
 
     execute: bool
     backup_dir: Path | None
@@ -37,9 +37,9 @@ class Execution:
 def execution_options(
     *, without: str, dry_run: str
 ) -> Callable[[Callable[Concatenate[Execution, P], R]], Callable[P, R]]:
-    """The options; the command gets an Execution first.
+    """Add the options to a command, which gets an Execution as its first argument.
 
-    without: what happens without --execute, as its help says it. dry_run: what --dry-run does.
+    without: what happens without --execute, for the help. dry_run: what --dry-run does.
     """
 
     def decorate(command: Callable[Concatenate[Execution, P], R]) -> Callable[P, R]:
@@ -61,7 +61,7 @@ def execution_options(
             if folder is not None and no_backup:
                 raise click.UsageError("Give either --backup-dir or --no-backup.")
             assert folder is None or isinstance(folder, Path)
-            # a backup of what was left alone is made smaller, whatever ends the command
+            # groups that were not changed are removed from the backup, whichever signal ends the command
             with unwound_by_signals(), lasting_output() if execute else nullcontext():
                 return command(Execution(execute, None if no_backup else folder or Path()), *args, **kwargs)
 
@@ -80,7 +80,7 @@ def back_up(
 ) -> Backup:
     """Write the present offsets into a file before a change, and print the command that restores them.
 
-    topics: {topic: the mark by which its offsets were judged}; a topic may have been made anew since.
+    topics: {topic: the mark by which its offsets were judged}; a topic may have been created again since.
     Raises: BackupError.
     """
     acls = read_group_acls(store, list(groups))
@@ -93,7 +93,7 @@ def back_up(
 
 
 def say_touched(error: BaseException, begun: Mapping[str, ChangeProgress], done: Collection[str]) -> None:
-    """Name the groups that the command was changing when it was stopped, or lost ZooKeeper: they may be changed."""
+    """Name the groups whose change was not finished when the command was stopped, or lost ZooKeeper."""
     if isinstance(error, Exception) and not isinstance(error, (ConnectionLostError, SessionExpiredError)):
         return
     for group in touched(begun).difference(done):
@@ -104,12 +104,12 @@ def say_touched(error: BaseException, begun: Mapping[str, ChangeProgress], done:
 
 
 def touched(begun: Mapping[str, ChangeProgress]) -> set[str]:
-    """Of the groups whose change was begun, those that may be changed."""
+    """Return the groups, of those whose change was begun, that may be changed."""
     return {group for group, progress in begun.items() if progress.may_be_changed}
 
 
 def narrow(backup: Backup | None, changed: Collection[str]) -> None:
-    """After a change, which may not have reached all groups: what it left alone goes on, and leaves the backup."""
+    """Take unchanged groups out of the backup: their members continue, and an import would move their offsets."""
     if backup is None:
         return
     try:

@@ -1,4 +1,4 @@
-"""Groups as JSON and CSV: the names of the fields are a promise to programs. No I/O."""
+"""Groups as JSON and CSV. Programs rely on the names of the fields. No I/O."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ PARTITION_FIELDS = (
 
 
 def group_document(found: GroupDescription, verdicts: Mapping[TopicPartition, Verdict]) -> dict[str, object]:
-    """All that is known of a group; of one that cannot be read, what is not known is null."""
+    """Return all that is known of a group; unknown values of an unreadable group are null."""
     whole = judge_whole(found, verdicts)
     return {
         "group": found.group,
@@ -60,7 +60,7 @@ def group_document(found: GroupDescription, verdicts: Mapping[TopicPartition, Ve
 
 
 def coordination(found: GroupDescription) -> str:
-    """By which rule its members take their shares now."""
+    """Return the rule by which the group's members take their shares now: leader or classic."""
     return CLASSIC if found.led is None else found.led.coordination
 
 
@@ -78,7 +78,7 @@ def _led(led: LedGroup) -> dict[str, object]:
 
 
 def partition_records(found: GroupDescription, verdicts: Mapping[TopicPartition, Verdict]) -> list[dict[str, object]]:
-    """One flat record for each partition, with PARTITION_FIELDS."""
+    """Return one flat record for each partition, with PARTITION_FIELDS."""
     return [{"group": found.group, **_partition(row, verdicts)} for row in found.partitions]
 
 
@@ -98,12 +98,12 @@ def _reset(reset: StandingReset) -> dict[str, object]:
 
 
 def session(session_id: int | None) -> str | None:
-    """As ZooKeeper's own tools write it."""
+    """Return a session id as ZooKeeper's own tools write it."""
     return None if session_id is None else f"0x{session_id & 0xFFFFFFFFFFFFFFFF:x}"
 
 
 def _partition(row: PartitionLag, verdicts: Mapping[TopicPartition, Verdict]) -> dict[str, object]:
-    # written out: dataclasses.asdict takes ten times as long, and there may be a hundred thousand
+    # written out: dataclasses.asdict takes ten times as long, and a group may have a hundred thousand partitions
     verdict = verdicts.get(TopicPartition(row.topic, row.partition))
     return {
         "topic": row.topic,

@@ -17,19 +17,19 @@ _IN_NO_ZNODE = re.compile("[/\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff]")
 
 
 def check_group(group: str) -> str:
-    """The name, if a group can have it. Raises: ConfigError."""
+    """Return the name if a group can have it. Raises: ConfigError."""
     return check_name("group", group)
 
 
 def check_name(what: str, name: str) -> str:
-    """The name, if a znode can have it, as ZooKeeper's server judges. Raises: ConfigError."""
+    """Return the name if ZooKeeper's server accepts it for a znode. Raises: ConfigError."""
     if name in {"", ".", ".."} or _IN_NO_ZNODE.search(name):
         raise ConfigError(what, name, f"is no name that a {what} can have")
     return name
 
 
 def check_wanted(groups: Sequence[str], *, all_groups: bool) -> None:
-    """Raises: click.UsageError unless groups are named, or all of them are wanted; ConfigError."""
+    """Check that either groups are named or all are wanted. Raises: click.UsageError, ConfigError."""
     if bool(groups) == all_groups:
         raise click.UsageError("Name groups, or give --all-groups.")
     for group in groups:
@@ -37,12 +37,12 @@ def check_wanted(groups: Sequence[str], *, all_groups: bool) -> None:
 
 
 def wanted_groups(store: ZkStore, groups: Sequence[str], *, all_groups: bool) -> list[str]:
-    """Return the named groups, each once, or all groups there are. Whether the named ones exist is seen in reading."""
+    """Return the named groups, each once, or all existing groups. The caller finds out whether the named ones exist."""
     return list(list_groups(store)) if all_groups else list(dict.fromkeys(groups))
 
 
 def say_if_none(found: Collection[object]) -> None:
-    """Say it if there is no group at all: an empty answer looks as if all were well, and the chroot may be wrong."""
+    """Warn if there is no group at all: an empty output looks as if all were well, and the chroot may be wrong."""
     if not found:
         say_error("There is no group in /consumers.")
 

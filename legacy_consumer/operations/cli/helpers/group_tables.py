@@ -1,4 +1,4 @@
-"""A group as people are shown it: lines and tables, in order. No I/O."""
+"""A group as lines and tables for people. No I/O."""
 
 from __future__ import annotations
 
@@ -80,12 +80,12 @@ Part: TypeAlias = Line | TableOf
 
 
 def unknown_group(found: GroupDescription) -> Line:
-    """Instead of all else, of a group that may not be read."""
+    """Return the only line for a group that cannot be read."""
     return Line(f"Group {found.group} cannot be shown: {found.problem or ''}", BAD)
 
 
 def group_parts(found: GroupDescription, verdicts: Mapping[TopicPartition, Verdict]) -> list[Part]:
-    """Totals, partitions, members, and below them what is odd."""
+    """Return the totals, partitions and members, and then what is unusual."""
     if found.problem is not None:
         return [unknown_group(found)]
     now_ms = SystemClock().wall_ms()
@@ -137,14 +137,17 @@ def unreadable_lines(found: GroupDescription) -> list[Line]:
 
 
 def _some_lines(lines: list[Line]) -> list[Line]:
-    """Not more than people read: anybody may register thousands of members. JSON has them all."""
+    """Return the first lines and the number of the others: any client may register thousands of members.
+
+    JSON has all of them.
+    """
     if len(lines) <= _REASONS_SHOWN:
         return lines
     return [*lines[:_REASONS_SHOWN], Line(f"and {len(lines) - _REASONS_SHOWN} more of these", lines[0].style)]
 
 
 def member_rows(found: GroupDescription, now_ms: int) -> list[list[Cell | str]]:
-    """One row for each member, those last that nobody can read."""
+    """Return one row for each member, unreadable members last."""
     rows = [_member_row(member, now_ms) for member in found.members]
     for bad in found.unreadable:
         joined = duration(max(0, now_ms - bad.registered_at_ms))
@@ -154,7 +157,7 @@ def member_rows(found: GroupDescription, now_ms: int) -> list[list[Cell | str]]:
 
 
 def _reasons(found: GroupDescription, verdicts: Mapping[TopicPartition, Verdict]) -> list[Part]:
-    """Return why partitions are not well; what a table's row says by itself is not said again."""
+    """Return why partitions are not well, without what their rows in the table say."""
     unowned = {TopicPartition(row.topic, row.partition) for row in found.partitions if not row.owner_is_member}
     stopped = [tp for tp, v in verdicts.items() if v.kind is Kind.STOP and tp in unowned]
     lines: list[Part] = []
@@ -185,7 +188,7 @@ def _reasons(found: GroupDescription, verdicts: Mapping[TopicPartition, Verdict]
 
 
 def _is_telling(divides_by: Collection[str]) -> bool:
-    """Of a small group every strategy may make the same."""
+    """Return whether the strategies tell something: in a small group every strategy may give the same assignment."""
     return 0 < len(divides_by) < len(CLASSIC_STRATEGIES)
 
 
@@ -207,7 +210,7 @@ def _totals(found: GroupDescription, verdicts: Mapping[TopicPartition, Verdict])
 
 
 def count(many: int, what: str) -> str:
-    """1 member, 2 members."""
+    """Return "1 member", "2 members"."""
     return f"{many} {what}{'' if many == 1 else 's'}"
 
 

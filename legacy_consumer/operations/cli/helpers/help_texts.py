@@ -1,4 +1,4 @@
-"""One form for the help of every command: what it does in a line, its options, and an example at the very end."""
+"""One form for the help of every command: a summary line, the options, and an example at the end."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _FIRST_SENTENCE = re.compile(r".+?[.:](?=\s|$)", re.DOTALL)
 
 
 def example_last(command: click.Command) -> click.Command:
-    """Move the example that stands in a command's help, or in that of a command under it, behind its options.
+    """Move the example of a command, and of commands below it, from its help to the end, after the options.
 
-    A group without one shows that of its first command. Twice is harmless.
+    A group without an example shows that of its first command. Twice is harmless.
     """
     text = inspect.cleandoc(command.help or "")
     found = _EXAMPLE.search(text)
@@ -24,7 +24,7 @@ def example_last(command: click.Command) -> click.Command:
     if isinstance(command, click.Group):
         for below in command.commands.values():
             example_last(below)
-            # click would cut it short to make it fit into the list
+            # click would shorten the text to fit into the list
             below.short_help = below.short_help or _first_sentence(below.help or "")
         if not command.epilog:
             command.epilog = next((below.epilog for below in command.commands.values() if below.epilog), None)

@@ -1,4 +1,4 @@
-"""The very columns of Kafka's own tools, so that scripts that read those go on working. No I/O.
+"""The exact columns of Kafka's own tools, for scripts that read them. No I/O.
 
     checker   ConsumerOffsetChecker of 0.8.2 to 0.11
     0.9       consumer-groups --zookeeper --describe of 0.9
@@ -6,9 +6,9 @@
     0.10.2    of 0.10.2 to 1.0
     1.1       of 1.1
 
-As these do, they show the topics that have a directory under `owners`, and all partitions that those have. Up to 0.10.1
-OWNER is the text of the owner znode; later CONSUMER-ID is it up to the last dash, and members that own nothing get a
-line of their own.
+Like Kafka's tools, they show the topics that have a directory under `owners`, with all their partitions. Up to 0.10.1
+OWNER is the text of the owner znode. Later, CONSUMER-ID is that text up to the last dash, and a member that owns
+nothing has a line of its own.
 """
 
 from __future__ import annotations
@@ -124,4 +124,4 @@ _FORMATS: dict[str, Lines] = {
     "1.1": _consumer_groups_1_1,
 }
 KAFKA_FORMATS = tuple(_FORMATS)
-"""The versions of kafka_lines."""
+"""The versions that kafka_lines takes."""

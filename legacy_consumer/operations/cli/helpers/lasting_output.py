@@ -1,7 +1,7 @@
-"""For commands that do more than print, or answer by their exit code: they go on when their output cannot be written.
+"""For commands that do more than print, or whose exit code is their answer: they continue if their output fails.
 
-In `... --execute | head` the reader may be gone before the plan is shown. The operator has said what is to be done, so
-the command does it, and its exit code says how it went. What cannot be written is dropped.
+In `... --execute | head` the reader may exit before the plan is shown. The operator has asked for the change, so the
+command makes it, and its exit code says whether that worked. Output that cannot be written is dropped.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ R = TypeVar("R")
 
 @contextmanager
 def lasting_output() -> Iterator[None]:
-    """In it no write to standard output and standard error fails.
+    """In the block, no write to standard output or standard error raises an error.
 
-    Raises: click.ClickException at the end if some of it was not written, and not because its reader is gone.
+    Raises: click.ClickException at the end if output was lost for another reason than a reader that is gone.
     """
     before = sys.stdout, sys.stderr
     sys.stdout, out = _lasting(before[0])
@@ -45,7 +45,7 @@ def lasting_output() -> Iterator[None]:
 
 
 def outlasts_reader(option: str | None = None) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Give a command a lasting output. option: the flag without which it needs none."""
+    """Give a command a lasting output. option: give it only with this flag; None = always."""
 
     def decorate(command: Callable[P, R]) -> Callable[P, R]:
         @functools.wraps(command)
@@ -59,7 +59,7 @@ def outlasts_reader(option: str | None = None) -> Callable[[Callable[P, R]], Cal
 
 
 class _LastingDescriptor(io.RawIOBase):
-    """Writes to a descriptor until that fails, and from then on nowhere. failure: why."""
+    """Writes to a descriptor until a write fails; then drops all further output. failure: the error of that write."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -84,7 +84,7 @@ class _LastingDescriptor(io.RawIOBase):
 
 
 def _lasting(stream: TextIO) -> tuple[TextIO, _LastingDescriptor | None]:
-    """The stream itself if it is closed, or of no descriptor."""
+    """Return a lasting stream and its descriptor; the stream itself if it is closed or has no descriptor."""
     try:
         stream.flush()
         raw = _LastingDescriptor(stream.fileno())

@@ -1,4 +1,4 @@
-"""A group of commands that imports one when it is asked for, so that none waits for the libraries of the others."""
+"""A group of commands that imports a command when it is used, so that no command loads the libraries of the others."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from legacy_consumer.operations.cli.helpers.help_texts import example_last
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """In which module beside this one a command is written, its name there, and what it does in a few words."""
+    """The module of a command in legacy_consumer.operations.cli, the command's name there, and its summary."""
 
     module: str
     name: str
@@ -21,18 +21,18 @@ class Place:
 
 
 class LazyGroup(click.Group):
-    """Its commands stand at places: {name on the command line: place}."""
+    """Its commands are imported from places: {name on the command line: place}."""
 
     def __init__(self, *args: object, places: Mapping[str, Place], **kwargs: object) -> None:
         self._places = places
         super().__init__(*args, **kwargs)  # type: ignore[arg-type]  # as click.group() passes them on
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
-        """Their names, in the order of the places."""
+        """Return the names of the commands, in the order of the places."""
         return list(self._places)
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:  # noqa: ARG002
-        """The command, its example at the end of its help; None if there is none of that name."""
+        """Return the command, with its example at the end of its help; None if there is none of that name."""
         place = self._places.get(name)
         if place is None:
             return None
@@ -43,7 +43,7 @@ class LazyGroup(click.Group):
 
     @property  # type: ignore[override]  # click has a dictionary here, which would have to be full from the start
     def commands(self) -> dict[str, click.Command]:
-        """All commands; this imports them."""
+        """All commands; reading it imports them."""
         ctx = click.Context(self)
         found = {name: self.get_command(ctx, name) for name in self.list_commands(ctx)}
         return {name: command for name, command in found.items() if command is not None}

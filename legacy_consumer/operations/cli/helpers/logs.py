@@ -1,4 +1,4 @@
-"""Logging of a command: to standard error, one line for each record, as text or as JSON."""
+"""Logging of commands: to standard error, one line for each record, as text or as JSON."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from zk_layout.shown import shown
 
 FORMATS = ("text", "json")
 _LEVELS = (logging.WARNING, logging.INFO, logging.DEBUG)
-# kazoo calls each lost connection a warning, which this project reports itself
+# kazoo logs each lost connection as a warning; this project logs that itself
 _KAZOO_LEVELS = (logging.CRITICAL, logging.ERROR, logging.INFO)
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ else:
 
 
 def set_up_logging(verbosity: int) -> None:
-    """Warnings at 0, INFO at 1, DEBUG from 2 on. May be called again."""
+    """Log warnings at 0, INFO at 1, DEBUG from 2 on. May be called again."""
     root = logging.getLogger()
     handler = _handler()
     step = min(verbosity, len(_LEVELS) - 1)
@@ -33,13 +33,13 @@ def set_up_logging(verbosity: int) -> None:
 
 
 def set_log_format(name: str) -> None:
-    """One of FORMATS, for this command."""
+    """Set the format, one of FORMATS, for this command."""
     if name == "json":
         _handler().setFormatter(JsonLogFormatter())
 
 
 def name_member(member: Member) -> None:
-    """The command is this member of a group: lines of JSON say so."""
+    """Add the group and the consumer id of this member to JSON lines."""
     formatter = _handler().formatter
     if isinstance(formatter, JsonLogFormatter):
         formatter.watch(member)
@@ -60,7 +60,7 @@ def _handler() -> _ToStandardError:
 
 
 class _ToStandardError(_StreamHandler):
-    """Writes to whatever standard error is by then."""
+    """Writes to sys.stderr as it is at the time of each record."""
 
     def __init__(self) -> None:
         logging.Handler.__init__(self)
@@ -85,6 +85,6 @@ class _OneLine(logging.Formatter):
             return printable(line)
         if not self._with_details:
             return printable(" ".join(f"{line}: {type(error).__name__}: {shown(str(error))}".splitlines()))
-        # indented, so that no line of it looks like a record
+        # indented, so that no line of a traceback looks like a record
         lines = self.formatException(record.exc_info).splitlines() if record.exc_info else []
         return "\n    ".join(map(printable, [line, *lines]))

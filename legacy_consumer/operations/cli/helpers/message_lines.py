@@ -1,6 +1,6 @@
 r"""Messages as lines of bytes. No I/O.
 
-value, key-value: the bytes as they are, as the JVM's console consumer prints them; `null` where there is none.
+value, key-value: the bytes as they are, as the JVM's console consumer prints them; `null` if there are none.
 json: one object for each message,
 
     {"topic":"t","partition":0,"offset":7,"timestamp":1416392398000,"key":"k","value":"v"}
@@ -19,7 +19,7 @@ from typing import TypeAlias
 from legacy_consumer.fetching.fetcher import Message
 
 Lines: TypeAlias = Callable[[Sequence[Message]], bytes]
-"""All messages of a batch, each ended by a newline."""
+"""Formats all messages of a batch; each line ends with a newline."""
 
 FORMATS = ("value", "key-value", "json", "none")
 
@@ -29,7 +29,7 @@ _quoted = json.JSONEncoder(ensure_ascii=False).encode
 
 
 def lines_in(format_name: str, key_separator: bytes = b"\t") -> Lines:
-    """The formatter of this name, one of FORMATS; `none` prints nothing, for counting."""
+    """Return the formatter of this name, one of FORMATS; `none` prints nothing, for counting."""
     match format_name:
         case "value":
             return value_lines
@@ -44,7 +44,7 @@ def lines_in(format_name: str, key_separator: bytes = b"\t") -> Lines:
 
 
 def value_lines(messages: Sequence[Message]) -> bytes:
-    """The values."""
+    """Return the values, one a line."""
     values = [_NULL if (value := message.value()) is None else value for message in messages]
     values.append(b"")
     return b"\n".join(values)
@@ -59,7 +59,7 @@ def _key_value_lines(messages: Sequence[Message], separator: bytes) -> bytes:
 
 
 def json_lines(messages: Sequence[Message]) -> bytes:
-    """One JSON object for each message."""
+    """Return one JSON object for each message."""
     topics: dict[str, str] = {}
     lines: list[str] = []
     for message in messages:

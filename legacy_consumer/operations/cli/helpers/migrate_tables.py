@@ -36,11 +36,11 @@ _RECORDS = (
 )
 _STYLES = {Action.BLOCKED: "red", Action.WAIT: "yellow", Action.WRITE: "green"}
 _SHOWN = 500
-"""Rows that a person may still read; --json has all."""
+"""The most rows of a table for people; --json shows all."""
 
 
 def show_plan(plan: MigrationPlan) -> None:
-    """Print a plan: what it amounts to, each partition, and what to know before."""
+    """Print a plan: its summary, each partition, and its notes."""
     phase = plan.look.record.phase.value if plan.look.record is not None else "not begun"
     counts = Counter(move.action for move in plan.moves)
     parts = ", ".join(f"{counts[action]} {_WORDS[action]}" for action in Action if counts[action])
@@ -84,7 +84,7 @@ def _shown_action(action: Action, offset: int | None) -> str:
 
 
 def say_refusals(refusals: Iterable[str]) -> None:
-    """One line each on standard error."""
+    """Print each refusal as a line on standard error."""
     for refusal in refusals:
         say_error(f"Refused: {refusal}")
 
@@ -130,7 +130,7 @@ def _record_row(group: str, record: MigrationRecord | str, now_ms: int) -> list[
 
 
 def records_document(records: Mapping[str, MigrationRecord | str]) -> list[dict[str, object]]:
-    """The migrations of a cluster for programs."""
+    """Return the migrations of a cluster, for programs."""
     return [
         {"group": group, "phase": None, "problem": record}
         if isinstance(record, str)
@@ -149,7 +149,7 @@ def records_document(records: Mapping[str, MigrationRecord | str]) -> list[dict[
 
 
 def plan_document(plan: MigrationPlan) -> dict[str, object]:
-    """A plan for programs."""
+    """Return a plan, for programs."""
     return {
         "group": plan.group,
         "direction": plan.direction.value,
@@ -187,7 +187,7 @@ def outcome_document(group: str, outcome: Outcome) -> dict[str, object]:
 
 
 def verification_document(found: Verification) -> dict[str, object]:
-    """The findings for programs."""
+    """Return the findings, for programs."""
     return {
         "group": found.group,
         "phase": found.phase.value if found.phase is not None else None,

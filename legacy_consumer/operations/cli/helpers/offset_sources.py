@@ -19,7 +19,7 @@ _SHOWN = 3
 
 
 def load_offsets(file: str) -> OffsetFile:
-    """Read and check. Raises: BadOffsetFileError, click.ClickException if it cannot be read."""
+    """Read and check a file of offsets. Raises: BadOffsetFileError, click.ClickException if it cannot be read."""
     try:
         data = require_input().read() if file == "-" else Path(file).read_bytes()
         text = data.decode("utf-8")
@@ -32,10 +32,10 @@ def load_offsets(file: str) -> OffsetFile:
 
 
 def choose_offsets(file: str, groups: Mapping[str, Offsets], topics: Topics) -> dict[str, Offsets]:
-    """Of each group what is chosen.
+    """Return the chosen offsets of each group.
 
-    Raises: click.ClickException if the file has nothing of a topic that is named; ConfigError for a topic that cannot
-    be.
+    Raises: click.ClickException if the file has no offset of a named topic; ConfigError for a topic's name that no
+    znode can have.
     """
     chosen: dict[str, Offsets] = {}
     for group, offsets in groups.items():

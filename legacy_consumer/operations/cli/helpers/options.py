@@ -1,4 +1,4 @@
-"""The options of every command that talks to a cluster, and the configuration made from them."""
+"""The options of all commands that use a cluster, and the configuration made from them."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _LOOK_S = 2.0
 
 @dataclass(frozen=True, slots=True)
 class ClusterOptions:
-    """How a command was told to reach the cluster."""
+    """The options that say how to reach the cluster."""
 
     zookeeper: str | None
     config_file: Path | None
     properties: tuple[tuple[str, str], ...]
 
     def overrides(self) -> dict[str, str | int | bool]:
-        """The properties on the command line, which win over the file."""
+        """Return the properties on the command line, which take precedence over the file."""
         given: dict[str, str | int | bool] = dict(self.properties)
         if self.zookeeper is not None:
             given["zookeeper.connect"] = self.zookeeper
@@ -79,7 +79,7 @@ def cluster_options(
 
 
 def verbose_option(command: F) -> F:
-    """-v shows what the command does, -vv everything; before or behind the command's name. --log-format likewise."""
+    """Add -v (-vv for everything) and --log-format, before or after the command's name."""
     with_format = click.option(
         "--log-format",
         type=click.Choice(FORMATS),
@@ -103,7 +103,7 @@ def _set_log_format(_ctx: click.Context, _param: click.Parameter, name: str | No
 
 
 def _set_verbosity(ctx: click.Context, _param: click.Parameter, count: int) -> None:
-    # meta is shared by the contexts of a command and of the group above it
+    # the contexts of a command and of the group above it share meta
     verbosity = ctx.meta.get(_VERBOSITY, 0) + count
     ctx.meta[_VERBOSITY] = verbosity
     set_up_logging(verbosity)
@@ -133,14 +133,14 @@ def missing_zookeeper_is_misuse() -> Iterator[None]:
 
 
 def load_cluster_config(cluster: ClusterOptions) -> ClusterConfig:
-    """The configuration for commands that are no member of a group. Raises: ConfigError."""
+    """Return the configuration for commands that do not join a group. Raises: ConfigError."""
     with missing_zookeeper_is_misuse():
         return ClusterConfig.load(cluster.config_file, cluster.overrides())
 
 
 @contextmanager
 def open_store(config: ClusterConfig) -> Iterator[KazooStore]:
-    """A connection to ZooKeeper for the time of a command."""
+    """Connect to ZooKeeper for the time of a command."""
     # a znode that a command creates gets the ACL of the znodes beside it
     store = KazooStore(replace(config.zk_settings(), keep_acl=True))
     try:
@@ -154,7 +154,7 @@ def open_store(config: ClusterConfig) -> Iterator[KazooStore]:
 
 
 def _reasons(connect: str) -> str:
-    """Return the state of each server: a wrong name, a missing route or a broken server."""
+    """Return the state of each server: an unknown name, a missing route or a server that does not serve."""
     from legacy_consumer.operations.admin.reach import tell_zookeeper
 
     return ", ".join(f"{server}: {said}" for server, said in tell_zookeeper(connect, _LOOK_S).items())

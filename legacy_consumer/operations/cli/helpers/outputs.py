@@ -29,7 +29,7 @@ class Output(Enum):
 
 
 def output_options(command: Callable[Concatenate[Output, P], R]) -> Callable[P, R]:
-    """Give a command --format and --json; it gets an Output first."""
+    """Add --format and --json to a command, which gets an Output as its first argument."""
 
     @click.option(
         "--format",
@@ -52,17 +52,18 @@ def output_options(command: Callable[Concatenate[Output, P], R]) -> Callable[P, 
 
 
 def print_json(document: object, *, on_one_line: bool = False) -> None:
-    """One JSON document, indented or on a line of its own, in ASCII."""
+    """Print one JSON document, indented or on one line, in ASCII."""
     text = json.dumps(document, indent=None if on_one_line else 2)
-    # the one control character that JSON leaves as it is
+    # DEL is the only control character that json.dumps does not escape
     click.echo(text.replace("\x7f", "\\u007f"))
 
 
 def print_csv(names: Sequence[str], records: Sequence[Mapping[str, object]]) -> None:
-    r"""A line of names and one for each record; None is an empty field, a truth value true or false.
+    r"""Print a line of names and one line for each record. None is an empty field, a bool true or false.
 
-    Control characters stand as \x1b, so that a record is a line and can be looked at; JSON keeps every character. What
-    begins with = + - or @ stands as it is, for programs: the help says that a spreadsheet must import it as text.
+    A control character is written as \x1b, so that a record is one line and safe to view; JSON keeps every character.
+    A text that begins with = + - or @ is not changed, for programs: the help says that a spreadsheet must import CSV as
+    text.
     """
     written = io.StringIO()
     writer = csv.writer(written, lineterminator="\n")
@@ -73,7 +74,7 @@ def print_csv(names: Sequence[str], records: Sequence[Mapping[str, object]]) -> 
 
 
 def is_terminal(stream: TextIO | None) -> bool:
-    """Whether a person looks at it. A standard stream is None if the program was started with it closed."""
+    """Return whether a stream is a terminal. A standard stream is None if the program was started with it closed."""
     return stream is not None and stream.isatty()
 
 
@@ -92,14 +93,14 @@ def require_input() -> BinaryIO:
 
 
 def keep_standard_descriptors() -> None:
-    """Open /dev/null in place of closed ones: a socket with such a number would get what libraries write there."""
+    """Open /dev/null for closed standard descriptors: a socket with such a number would get what libraries print."""
     while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
         pass
     os.close(descriptor)
 
 
 def abandon_output() -> None:
-    """Send the rest of the output to /dev/null: its reader is gone, and the interpreter's end must not wait or fail."""
+    """Redirect the rest of the output to /dev/null: its reader is gone, and the exit must not wait for it or fail."""
     try:
         descriptor = sys.stdout.fileno()
     except (AttributeError, OSError, ValueError):
@@ -108,7 +109,7 @@ def abandon_output() -> None:
 
 
 def send_nowhere(descriptor: int) -> None:
-    """Let the descriptor lead to /dev/null from now on."""
+    """Redirect the descriptor to /dev/null."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, descriptor)
     os.close(nowhere)

@@ -1,4 +1,4 @@
-"""The progress of long work, for the person at the terminal."""
+"""A progress bar on the terminal for long work."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from legacy_consumer.operations.cli.helpers.outputs import is_terminal
 
 @contextmanager
 def progress_bar(title: str, total: int) -> Iterator[Callable[[int], None]]:
-    """A bar on standard error, if that is a terminal; hands out what moves it on."""
+    """Show a bar on standard error, if that is a terminal. Yields the function that advances it by some steps."""
     if not is_terminal(sys.stderr) or total == 0:
         yield lambda _: None
         return

@@ -1,4 +1,4 @@
-"""The common part of commands that remove groups: say what would go, write a backup, then remove."""
+"""The common part of commands that remove groups: show what they would delete, write a backup, delete."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ removal_options = execution_options(
 
 
 class Removed(NamedTuple):
-    """groups: those that are gone. is_permitted: no ACL was in the way."""
+    """groups: those that were deleted. is_permitted: no ACL forbade a deletion."""
 
     groups: frozenset[str] = frozenset()
     is_permitted: bool = True
@@ -53,10 +53,10 @@ def delete_all(
     output: Output = Output.TABLE,
     leave_used: bool = False,
 ) -> Removed:
-    """Back up and delete what was seen, one group after the other; a line before an error says which are gone.
+    """Back up and delete the read znodes, one group after the other. On an error, a line names the deleted groups.
 
-    output: of the command; beside JSON and CSV the last line goes to standard error.
-    leave_used: a group that somebody uses by now, or that an ACL protects, is left alone, and the others go.
+    output: that of the command; with JSON and CSV the last line goes to standard error.
+    leave_used: skip a group that another client uses by now, or that an ACL protects, and delete the others.
     """
     backup = None
     if backup_dir is not None and use:
@@ -113,7 +113,7 @@ def delete_all(
 def _offsets(
     use: list[GroupUse], topic: str | None
 ) -> tuple[dict[str, dict[TopicPartition, int | None]], dict[str, dict[TopicPartition, bytes]]]:
-    """Of the topic alone if there is one: the others are not touched, and go on."""
+    """Return the offsets and the unreadable data; with a topic only those of the topic, since the others stay."""
     return (
         {one.group: {tp: o for tp, o in one.offsets.items() if topic in {None, tp.topic}} for one in use},
         {one.group: {tp: d for tp, d in one.unreadable.items() if topic in {None, tp.topic}} for one in use},

@@ -1,4 +1,4 @@
-"""Lines and tables of a group, printed or drawn on a screen."""
+"""Prints the lines and tables of a group, or makes them for a screen."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from zk_layout.plain_text import printable
 
 
 def print_parts(parts: Iterable[Part]) -> None:
-    """To standard output."""
+    """Print the parts to standard output."""
     for part in parts:
         if isinstance(part, TableOf):
             print_table(part.columns, part.rows)
@@ -22,7 +22,7 @@ def print_parts(parts: Iterable[Part]) -> None:
 
 
 def drawn(parts: Iterable[Part]) -> list[RenderableType]:
-    """For a screen."""
+    """Return the parts as rich draws them on a screen."""
     return [
         drawn_table(part.columns, part.rows) if isinstance(part, TableOf) else Text(printable(part.text), part.style)
         for part in parts

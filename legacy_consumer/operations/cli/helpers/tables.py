@@ -1,6 +1,6 @@
-"""Tables for people: drawn on a terminal, plain columns in a pipe, where nothing is cut and nothing is coloured.
+"""Tables for people: drawn on a terminal; plain columns in a pipe, without cuts and colours.
 
-rich is imported by what draws: a command that prints lines is done before rich would be there.
+Functions that draw import rich themselves: a command that prints only lines ends before rich would be loaded.
 """
 
 from __future__ import annotations
@@ -21,19 +21,20 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 _LONGEST_TEXT = 1000
-"""Of a cell: anybody makes a group with a name of half a million characters, and all rows are as wide. JSON and CSV
-have the whole name."""
+"""The most characters of a cell. Any client can create a group with a name of half a million characters, and all rows
+get as wide as the widest. JSON and CSV have the whole name.
+"""
 _DAY_S, _HOUR_S, _MINUTE_S = 86_400, 3_600, 60
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a table; a word may be as long as a consumer id, a number is aligned to the right."""
+    """A column of a table. A number is aligned to the right."""
 
     title: str
     is_number: bool = False
     folds: bool = False
-    """It gives way where the terminal is too narrow, by going on in the next line."""
+    """The column may continue in the next line if the terminal is too narrow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,17 +44,17 @@ class Cell:
     text: str
     style: str = ""
     elides: bool = False
-    """Its beginning may be left out on a narrow terminal: a name that stands whole elsewhere."""
+    """Its beginning may be left out on a narrow terminal, because another place shows the whole name."""
 
 
 def print_table(columns: Sequence[Column], rows: Sequence[Sequence[Cell | str]]) -> None:
-    """Print to standard output."""
+    """Print a table to standard output."""
     if is_terminal(sys.stdout):
         _terminal().print(drawn_table(columns, rows))
         return
     from rich.cells import cell_len
 
-    # rich takes 5 ms for a table of a few rows, which is most of what it costs to describe a thousand groups
+    # rich takes 5 ms for a table of a few rows: most of the time for a description of a thousand groups
     lines = [[column.title for column in columns], *([_clean(cell).text for cell in row] for row in rows)]
     widths = [max(map(cell_len, texts)) for texts in zip(*lines, strict=True)]
     for line in lines:
@@ -65,7 +66,7 @@ def print_table(columns: Sequence[Column], rows: Sequence[Sequence[Cell | str]])
 
 
 def drawn_table(columns: Sequence[Column], rows: Sequence[Sequence[Cell | str]]) -> Table:
-    """Return the table as a terminal shows it, for a caller that draws on a screen of its own."""
+    """Return the table as a terminal shows it, for a caller that draws a screen."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
@@ -103,7 +104,7 @@ def _clean(cell: Cell | str) -> Cell:
 
 
 def say(text: str, style: str = "") -> None:
-    """Print a line to standard output, styled on terminals alone."""
+    """Print a line to standard output; only terminals show the style."""
     text = printable(text)
     if style and is_terminal(sys.stdout):
         _terminal().print(text, style=style, soft_wrap=True)
@@ -112,24 +113,24 @@ def say(text: str, style: str = "") -> None:
 
 
 def say_error(text: str) -> None:
-    """Print one line to standard error, whatever others wrote into it."""
+    """Print a text to standard error as one line, shortened, with control characters escaped."""
     click.echo(printable(shown(text)), err=True)
 
 
 def say_all(before: str, names: Iterable[str], behind: str) -> None:
-    """As say_error, with all of these names, however many: they stand nowhere else."""
+    """Print a line to standard error with all of these names: no other output shows them."""
     click.echo(printable(f"{before}{', '.join(map(shown, names))}{behind}"), err=True)
 
 
 def _terminal() -> Console:
-    """A console for the terminal that standard output is; nothing that is printed means markup."""
+    """Return a console for the terminal at standard output; it does not interpret markup in the text."""
     from rich.console import Console
 
     return Console(file=sys.stdout, markup=False, emoji=False, highlight=False)
 
 
 def duration(ms: int | None) -> str:
-    """Milliseconds in the largest unit that says it roughly: 850 ms, 12 s, 5 min, 3 h, 4 d."""
+    """Return milliseconds roughly, in the largest unit that fits: 850 ms, 12 s, 5 min, 3 h, 4 d."""
     if ms is None:
         return "-"
     seconds = ms // 1000
@@ -142,5 +143,5 @@ def duration(ms: int | None) -> str:
 
 
 def number(value: int | None) -> str:
-    """The digits, or a dash where nothing is known."""
+    """Return the digits, or a dash for None."""
     return "-" if value is None else str(value)

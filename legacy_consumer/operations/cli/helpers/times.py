@@ -10,16 +10,16 @@ import click
 _DURATION = re.compile(r"(?:(\d+)w)?(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m(?:in)?)?(?:(\d+)s)?", re.IGNORECASE | re.ASCII)
 _ISO_DURATION = re.compile(r"P(?:(\d+)W)?(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)S)?)?", re.IGNORECASE | re.ASCII)
 _FIRST_MS, _LAST_MS = 1_293_840_000_000, 4_102_444_800_000
-"""2011, when Kafka came, to 2100: a number outside counts something else than milliseconds since 1970."""
+"""2011, the year of the first Kafka, to 2100: a number outside does not count milliseconds since 1970."""
 _LONGEST = timedelta(days=36_500)
 _FORMS = "write 2026-11-21T14:30:00, with Z or +01:00 for a zone, or ms since 1970"
 
 
 class FiniteRange(click.FloatRange):
-    """Numbers from min on, and not above what a thread can wait for as seconds; nan and inf are none."""
+    """Numbers from min on, up to the most seconds that a thread can wait; nan and inf are refused."""
 
     def convert(self, value: float, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Raises: click.BadParameter."""
+        """Convert and check the value. Raises: click.BadParameter."""
         number = float(super().convert(value, param, ctx))
         longest = _LONGEST.total_seconds()
         if not number <= longest:
@@ -28,7 +28,7 @@ class FiniteRange(click.FloatRange):
 
 
 def parse_time_ms(text: str) -> int:
-    """An ISO date and time, UTC unless it names another zone, or ms since 1970. Raises: click.BadParameter."""
+    """Parse an ISO date and time, UTC unless it names another zone, or ms since 1970. Raises: click.BadParameter."""
     if text.isascii() and text.isdigit():
         return _milliseconds(text)
     try:
@@ -46,13 +46,13 @@ def parse_time_ms(text: str) -> int:
 
 
 def shown_time(time_ms: int) -> str:
-    """2026-11-21 14:30:00.000 UTC"""
+    """Return the time as 2026-11-21 14:30:00.000 UTC."""
     moment = datetime(1970, 1, 1, tzinfo=timezone.utc) + timedelta(milliseconds=time_ms)
     return f"{moment:%Y-%m-%d %H:%M:%S}.{moment.microsecond // 1000:03} UTC"
 
 
 def parse_duration_s(text: str) -> int:
-    """30d, 12h, 1d6h, 90s, or as kafka-consumer-groups has it: P1DT6H. Raises: click.BadParameter."""
+    """Parse 30d, 12h, 1d6h or 90s, or P1DT6H as kafka-consumer-groups takes it. Raises: click.BadParameter."""
     found = _ISO_DURATION.fullmatch(text) if text[:1] in {"P", "p"} else _DURATION.fullmatch(text)
     if found is None or not any((number or "0").strip("0") for number in found.groups()):
         raise click.BadParameter(f"{text!r} is no duration: write 30d, 12h, 1d6h or P1DT6H")
@@ -75,7 +75,7 @@ def _milliseconds(text: str) -> int:
 
 
 def _probably_meant(text: str) -> str | None:
-    """Return what to write instead of a number that is a date, or seconds, micro- or nanoseconds since 1970."""
+    """Return the right form of a number that is a date, or counts seconds, micro- or nanoseconds since 1970."""
     for form, shown in (("%Y%m%d", "%Y-%m-%d"), ("%Y%m%d%H%M%S", "%Y-%m-%dT%H:%M:%S")):
         try:
             moment = datetime.strptime(text, form).replace(tzinfo=timezone.utc)

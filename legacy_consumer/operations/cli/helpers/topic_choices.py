@@ -15,11 +15,11 @@ _RANGE = re.compile(r"([0-9]{1,10})(?:-([0-9]{1,10}))?")
 _MOST = 100_000
 
 Topics: TypeAlias = Mapping[str, frozenset[int] | None]
-"""{topic: its partitions, None = all of them}; no topic at all means every topic."""
+"""{topic: its partitions, None = all of them}; empty = every topic."""
 
 
 def parse_topics(given: tuple[str, ...]) -> Topics:
-    """The union of what is given. Raises: click.UsageError."""
+    """Return the union of all choices. Raises: click.UsageError."""
     topics: dict[str, frozenset[int] | None] = {}
     for text in given:
         found = _CHOICE.fullmatch(text)
@@ -33,7 +33,7 @@ def parse_topics(given: tuple[str, ...]) -> Topics:
 
 
 def is_chosen(tp: TopicPartition, topics: Topics) -> bool:
-    """Return whether the partition is one of these."""
+    """Return whether the partition is among the chosen ones."""
     if not topics:
         return True
     numbers = topics.get(tp.topic, frozenset())
@@ -41,7 +41,7 @@ def is_chosen(tp: TopicPartition, topics: Topics) -> bool:
 
 
 def _numbers(text: str, listed: str) -> frozenset[int]:
-    """At least one partition, so that a mistake never means all."""
+    """Return at least one partition: a mistake must not choose all. Raises: click.UsageError."""
     numbers: set[int] = set()
     for part in map(str.strip, listed.split(",")):
         found = _RANGE.fullmatch(part)

@@ -1,4 +1,4 @@
-"""A screen that is drawn again and again, until Ctrl-C or SIGTERM, and leaves nothing on the terminal."""
+"""Draws a screen repeatedly, until Ctrl-C or SIGTERM, and then clears it."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ def watch(
     interval_s: float,
     clock: Clock | None = None,
 ) -> int:
-    """Look every interval_s seconds; draw on a terminal, print_once in a pipe. Returns: the exit code.
+    """Look every interval_s seconds; call draw on a terminal, print_once in a pipe. Returns: the exit code.
 
-    draw: None for an output that is for programs, and printed on a terminal too.
-    After the first look, one that fails in a way that may pass ends nothing. On the screen it is said, and what the
-    last good look showed stays; in a pipe it is missing, and standard error says so, once until a look is good again.
+    draw: None for an output for programs, which is printed on a terminal, too.
+    After the first look, a retriable failure does not end the command. The screen shows the failure and keeps the last
+    good look. A pipe gets no output for it, and standard error a message, once until a look succeeds again.
     """
     ending = Ending()
     with ending:
         _watch(ending, clock or SystemClock(), draw, print_once, title, interval_s)
     if ending.requested:
-        # the process is about to end, and an impatient key press still on its way must not change its exit code
+        # the process is about to end, and another Ctrl-C must not change its exit code
         signal.signal(signal.SIGINT, signal.SIG_IGN)
     return ending.exit_code
 
@@ -90,9 +90,9 @@ def _watch(
 
 
 def _sleep(clock: Clock, ending: Ending, seconds: float) -> bool:
-    """Until the time is over or the end is requested, which is False.
+    """Wait until the time is over (True) or the end is requested (False).
 
-    A signal handler may not ring a bell, so look now and then.
+    Looks at `requested` in short intervals: a signal handler must not set an event, which takes a lock.
     """
     end = clock.monotonic() + seconds
     never = threading.Event()
@@ -102,7 +102,7 @@ def _sleep(clock: Clock, ending: Ending, seconds: float) -> bool:
 
 
 def interval_option(command: Callable[..., object]) -> Callable[..., object]:
-    """--watch and --interval."""
+    """Add --watch and --interval to a command."""
     command = click.option(
         "--interval",
         metavar="SECONDS",

@@ -1,4 +1,4 @@
-"""All groups of a cluster, those of the JVM included, for Prometheus: `legacy-consumer exporter`."""
+"""`legacy-consumer exporter`: metrics of all groups of a cluster, also of JVM members, for Prometheus."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """Reads all groups of a cluster, in batches; groups without members less often.
 
-A group with members is read at each refresh. A group without members changes only when an operator changes it, and most
-groups of an old cluster have none. They are read in turns, each at every idle_every-th refresh; between, the exporter
-serves the data of the last read. Each refresh checks all groups for new members, and reads those again of which a topic
-was deleted or created: what was read of them says nothing about the topic that is there now.
+A group with members is read at each refresh. A group without members changes only when an operator changes it, and
+most groups of an old cluster have none. Such a group is read at every idle_every-th refresh, by turns; in between,
+the exporter serves the data of its last read. Each refresh checks all groups for new members. It also reads a group
+again if one of its topics was deleted or created, because the old data is not about the present topic.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _LEADERS_AT_ONCE = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The choice of groups to export, and how often groups without members are read."""
+    """Which groups to export, and how often to read groups without members."""
 
     wanted: Callable[[str], bool] = lambda _: True
     idle_every: int = 10
@@ -41,9 +41,9 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class ReadGroup:
-    """The znodes of one group. members: how many are registered; unreadable: how many registrations are unreadable.
+    """The znodes of one group. members: the number of registrations; unreadable: the number of unreadable ones.
 
-    ids: of the members, to find owners. subscribed: the topics that the members subscribe to; None if there is no
+    ids: those of the members, to find owners. subscribed: the topics that the members subscribe to; None if there is no
     member, or a registration is unreadable. problem: the reason why the group cannot be read; then nothing else is
     known. led: the state of a led group, if a member follows a leader.
     """
@@ -58,7 +58,7 @@ class ReadGroup:
     led: LedGroup | None = None
 
     def consumes(self, topic: str) -> bool:
-        """Return whether the topic is the group's business: a topic that all members have left is not."""
+        """Return whether the group consumes the topic; it does not if all members have left the topic."""
         return self.subscribed is None or topic in self.subscribed
 
     def is_owned(self, row: GroupPartition) -> bool:
@@ -66,7 +66,7 @@ class ReadGroup:
         return row.owner is not None and owner_id(row.owner) in self.ids
 
     def brokers_of_members(self, leaders: Mapping[TopicPartition, int]) -> dict[str, int]:
-        """{consumer id: how many brokers lead what it owns}."""
+        """Return {consumer id: the number of brokers that lead its partitions}."""
         brokers: dict[str, set[int]] = {consumer_id: set() for consumer_id in self.ids}
         for row in self.partitions:
             leader = leaders.get(TopicPartition(row.topic, row.partition))
@@ -77,7 +77,7 @@ class ReadGroup:
 
 @dataclass(frozen=True, slots=True)
 class ReadCluster:
-    """All groups, sorted by name; the existing ones of their partitions; the leaders of the owned partitions."""
+    """All groups, sorted by name; those of their partitions that exist; the leaders of the owned partitions."""
 
     groups: tuple[ReadGroup, ...]
     existing: frozenset[TopicPartition]
@@ -85,7 +85,7 @@ class ReadCluster:
 
 
 class ClusterReader:
-    """Remembers what was read of groups without members. Not for two threads at once."""
+    """Reads the cluster, and remembers the data of groups without members. Only one thread may use it."""
 
     def __init__(self, selection: Selection | None = None) -> None:
         self._selection = selection or Selection()
@@ -93,7 +93,7 @@ class ClusterReader:
         self._round = 0
 
     def read(self, store: ZkStore, between: Callable[[], None] = lambda: None) -> ReadCluster:
-        """One refresh. between: called after each batch of groups, to keep a pace. Raises: ZooKeeperError."""
+        """Read for one refresh. between: called after each batch of groups, to keep a pace. Raises: ZooKeeperError."""
         groups = [group for group in list_groups(store) if self._selection.wanted(group)]
         listed, forbidden = read_apart(groups, lambda some: _list_members(store, some))
         cluster = TopicsOnce(store)
@@ -140,7 +140,7 @@ def _creation(origin: TopicOrigin | None) -> int | None:
 
 
 def _list_members(store: ZkStore, groups: Sequence[str]) -> list[tuple[str, bool]]:
-    """(group, whether it has members) of each."""
+    """Return (group, whether it has members) for each group."""
     names = store.get_children_many([ConsumerIdsPath(group).path for group in groups])
     return [(group, bool(found)) for group, found in zip(groups, names, strict=True)]
 

@@ -1,4 +1,4 @@
-"""Counts what is asked of ZooKeeper, and paces it."""
+"""Counts the reads from ZooKeeper, and limits their pace."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from zk_layout.store import Children, Stat, Watcher, Znode
 
 
 class CountedReads:
-    """znodes read so far, and in how many batches."""
+    """The number of znodes read so far, and of the batches that read them."""
 
     def __init__(self) -> None:
         self.znodes = 0

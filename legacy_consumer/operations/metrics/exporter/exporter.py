@@ -1,8 +1,8 @@
-"""Refreshes a picture of the cluster on a thread of its own, and answers scrapes from it without waiting.
+"""Refreshes the data of the cluster on a thread, and answers scrapes from that data without waiting.
 
-While ZooKeeper is away the last data is served on; how old it is, and that its source is away, are metrics of their
-own, made anew for each scrape. Log ends are served only of the refresh in which a broker told them: an old end beside a
-newer offset would say that there is no lag.
+If ZooKeeper does not answer, the exporter continues to serve the last data. Metrics that are made for each scrape
+show the age of the data, and that its source does not answer. Log ends are served only in the refresh in which a
+broker reported them: an old end beside a newer offset would look like no lag.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _GRACE_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class ExporterSettings:
-    """interval_s: from the begin of a refresh to the next. reads_per_second: of znodes, on average of a refresh.
+    """interval_s: from the beginning of a refresh to the next. reads_per_second: of znodes, on average of a refresh.
 
     with_partitions: whether metrics of single partitions are served.
     """
@@ -52,15 +52,15 @@ class ExporterSettings:
 
 @dataclass(slots=True)
 class _State:
-    """The last results of the refreshing thread; replaced piece by piece, read by scrapes."""
+    """The last results of the refreshing thread. It replaces them one by one; scrapes read them."""
 
     body: tuple[bytes, bytes] = (b"", gzip.compress(b""))
-    """The cached part, as it is and packed; Prometheus asks for it packed."""
+    """The cached part of a page, plain and compressed; Prometheus asks for the compressed one."""
     groups: Mapping[str, int] = field(default_factory=dict)
     partitions: int | None = None
     unknown_ends: int | None = None
     up: dict[str, bool | None] = field(default_factory=lambda: {_ZOOKEEPER: False, _BROKERS: False})
-    """None where there was nothing to ask the source for."""
+    """None if the exporter had nothing to ask the source for."""
     read_at: dict[str, float] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
     refreshes: Counter[str] = field(default_factory=Counter)
@@ -71,7 +71,7 @@ class _State:
 class Exporter:
     """Exports all groups. start() begins to refresh; a MetricsServer serves pages(); close() ends, twice is harmless.
 
-    store: connected by the first refresh, in which a failure is tried again like any other.
+    store: the first refresh connects it, and a failure to connect is retried like any other.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class Exporter:
         self._ended = threading.Event()
         self._thread: threading.Thread | None = None
         self.failure: LegacyConsumerError | None = None
-        """Why refreshing has ended before it ever worked."""
+        """Why the thread has ended before its first successful refresh."""
         self._pace = Pace(
             self._settings.reads_per_second,
             self._clock.monotonic,
@@ -105,13 +105,13 @@ class Exporter:
         )
 
     def start(self) -> None:
-        """Refresh again and again, on a thread."""
+        """Refresh repeatedly, on a thread."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="exporter", daemon=True)
             self._thread.start()
 
     def close(self, timeout_s: float = 10.0) -> bool:
-        """End the refreshing; False if the thread still waits for an answer after timeout_s."""
+        """End the thread; return False if it still waits for an answer after timeout_s."""
         self._ended.set()
         if self._thread is not None:
             self._thread.join(timeout_s)
@@ -122,14 +122,14 @@ class Exporter:
         return Pages(self.page, self.alive, self.ready)
 
     def page(self, takes_gzip: bool) -> Page:
-        """A scrape: what is true at this moment, and the cached rest."""
+        """Return the answer to a scrape: the metrics of this moment, and the cached part."""
         plain, packed = self._state.body
         head = self._render_head().encode()
-        # two gzip members, one behind the other, are one stream
+        # two gzip members in a row are one valid gzip stream
         return Page((gzip.compress(head, 1), packed), "gzip") if takes_gzip else Page((head, plain))
 
     def alive(self) -> Judgement:
-        """Whether refreshing goes on; that ZooKeeper is away does not count, for a restart would not bring it back."""
+        """Return whether refreshes continue. A lost ZooKeeper does not count: a restart would not bring it back."""
         since = self._state.busy_since
         busy_s = 0.0 if since is None else self._clock.monotonic() - since
         if self._thread is not None and not is_running(self._thread):
@@ -145,7 +145,7 @@ class Exporter:
         return Judgement(True, f"{sum(self._state.groups.values())} groups")
 
     def refresh(self) -> None:
-        """Read, judge and render once. Raises: LegacyConsumerError if ZooKeeper cannot be read; what was stays."""
+        """Read, judge and render once. Raises: LegacyConsumerError if ZooKeeper cannot be read; the last data stays."""
         state = self._state
         state.busy_since = began = self._clock.monotonic()
         outcome = "failed"
@@ -154,7 +154,7 @@ class Exporter:
             state.busy_since = asked_at = self._clock.monotonic()
             logs = self._read_logs(cluster)
             self._show(cluster, logs)
-            # only now: the age is that of the data that is served, and it grows if no page can be made of newer data
+            # only now: the age is that of the served data, and must grow if newer data cannot be rendered
             state.read_at = {**state.read_at, _ZOOKEEPER: began, **({_BROKERS: asked_at} if state.up[_BROKERS] else {})}
             if state.up[_BROKERS] is not False:
                 state.problem = self._complained = ""
@@ -171,7 +171,7 @@ class Exporter:
             state.refreshes[outcome] += 1
 
     def _complain(self, text: str) -> None:
-        """A warning, once until a refresh has gone well: refreshes go on, and so does what is wrong."""
+        """Log a warning once, until a refresh succeeds: the same problem may appear in every refresh."""
         logger.log(logging.DEBUG if text == self._complained else logging.WARNING, "%s", text)
         self._complained = text
 
@@ -187,16 +187,16 @@ class Exporter:
                 if self._ended.is_set():
                     return
                 if not error.retriable and not self._state.read_at:
-                    # a wrong chroot or wrong credentials at the start: waiting does not help
+                    # a wrong chroot or wrong credentials at the start: a retry does not help
                     self.failure = error
                     return
                 served = "the last data is served" if self._state.read_at else "there is no data to serve yet"
                 self._complain(f"ZooKeeper cannot be read, {served}: {error}")
             except Exception:
-                # the next one may go well; until then the age of the data grows
+                # the next refresh may succeed; until then the age of the data grows
                 logger.exception("a refresh failed")
             took_s = self._clock.monotonic() - began
-            # however long it took, ZooKeeper is left alone for a while
+            # pause also after a long refresh, so that reads do not load ZooKeeper without a break
             pause_s = max(self._settings.interval_s - took_s, self._settings.interval_s / 10)
             self._wait(pause_s)
 
@@ -210,15 +210,15 @@ class Exporter:
         return cluster
 
     def _pause(self) -> None:
-        """Keep the pace, between two steps of a refresh; the pauses may be longer than any step."""
+        """Keep the pace between two steps of a refresh. The pause does not count as a step that hangs."""
         self._state.busy_since = None
         self._pace.keep(self._reads.znodes)
         self._state.busy_since = self._clock.monotonic()
 
     def _read_logs(self, cluster: ReadCluster) -> Logs:
-        """Return where logs end, and where those begin of which some group has not read all.
+        """Return the ends of the logs, and the first offsets of the logs that some group has not read to the end.
 
-        Raises: ZooKeeperError if ZooKeeper, which names the brokers and the partitions, went away meanwhile.
+        Raises: ZooKeeperError if ZooKeeper, which names the brokers and the partitions, does not answer any more.
         """
         rows = [
             (tp, row.committed)
@@ -290,14 +290,14 @@ class Exporter:
         )
 
     def _is_recent(self, source: str, now: float) -> bool:
-        """A refresh that hangs makes nothing fail: its source is away when the next answer is overdue."""
+        """Return whether the source has answered recently: a refresh that hangs raises no error that would show it."""
         interval_s, took_s = self._settings.interval_s, sum(self._state.seconds.values())
         overdue_s = max(2 * interval_s, 2 * took_s + interval_s / 10) + _GRACE_S
         return now - self._state.read_at.get(source, float("-inf")) < overdue_s
 
 
 def _known(value: int | None) -> list[tuple[tuple[()], int]]:
-    """The sample of a metric without labels; none before it is known."""
+    """Return the sample of a metric without labels; none if the value is unknown."""
     return [] if value is None else [((), value)]
 
 

@@ -1,4 +1,4 @@
-"""Lags and verdicts of all groups, from what was read and where the logs end. No I/O."""
+"""Lags and verdicts of all groups, computed from their znodes and the log ends. No I/O."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ class Logs:
 
 @dataclass(frozen=True, slots=True)
 class JudgedPartition:
-    """lag: None if it is not known; at least 0, for an offset beyond the log's end is an error and no lag.
+    """lag: None if unknown; never below 0, since an offset beyond the log's end is an error and no lag.
 
-    verdict: None where the group has nothing to do with the partition any more: its topic is gone, or all members left.
+    verdict: None if the group no longer consumes the partition: its topic is gone, or all members left the topic.
     """
 
     row: GroupPartition
@@ -46,44 +46,45 @@ class JudgedPartition:
 
 @dataclass(frozen=True, slots=True)
 class JudgedGroup:
-    """A group as it is exported."""
+    """A group with its lags and verdicts, as the exporter shows it."""
 
     read: ReadGroup
     partitions: tuple[JudgedPartition, ...]
     verdict: Kind
     verdicts: Mapping[Kind, int]
     brokers: Mapping[str, int]
-    """{member: how many brokers lead what it owns}."""
+    """{consumer id: the number of brokers that lead its partitions}."""
 
     @property
     def lag(self) -> int | None:
-        """The sum over what the group consumes; None if one is not known, for a part of a sum looks like progress."""
+        """The sum over the consumed partitions; None if one lag is unknown: a partial sum would look like progress."""
         lags = [one.lag for one in self.consumed]
         known = [lag for lag in lags if lag is not None]
         return sum(known) if len(known) == len(lags) and self.read.problem is None else None
 
     @property
     def unowned(self) -> int:
-        """Partitions that the group consumes and no registered member owns."""
+        """The number of partitions that the group consumes and no registered member owns."""
         return sum(not one.owned for one in self.consumed)
 
     @property
     def consumed(self) -> list[JudgedPartition]:
-        """The partitions that are the group's business."""
+        """The partitions that the group consumes."""
         return [one for one in self.partitions if one.verdict is not None]
 
 
 class _Kept(NamedTuple):
-    """The observations of a partition, and the time when it was last owned."""
+    """The window of a partition, and the time when it was last owned."""
 
     window: Window
     owned_at_ms: int
 
 
 class ClusterJudge:
-    """Keeps the windows of the partitions that are owned, or were lately. Give it every refresh, in order.
+    """Keeps the windows of the partitions that are owned, or were recently. Pass every refresh, in order.
 
-    Lately: a member that is killed and started again and again is seen now and then, and its partitions stand still.
+    Recently: a member that crashes and restarts repeatedly is registered only at some refreshes, and its partitions do
+    not move meanwhile.
     """
 
     def __init__(self, judging: Judging = DEFAULT) -> None:
@@ -91,9 +92,9 @@ class ClusterJudge:
         self._windows: dict[tuple[str, str, int], _Kept] = {}
 
     def judge(self, cluster: ReadCluster, logs: Logs, seen_at_ms: int) -> tuple[JudgedGroup, ...]:
-        """The groups with lags and verdicts. logs: of this refresh; what brokers did not tell is unknown.
+        """Return the groups with lags and verdicts. logs: of this refresh; without a broker's answer a lag is unknown.
 
-        seen_at_ms: as Sample has it.
+        seen_at_ms: as in Sample.
         """
         windows: dict[tuple[str, str, int], _Kept] = {}
         judged = tuple(self._judge_group(group, cluster, logs, seen_at_ms, windows) for group in cluster.groups)
@@ -118,7 +119,7 @@ class ClusterJudge:
             tp = TopicPartition(row.topic, row.partition)
             end = logs.ends.get(tp)
             begin = 0 if end == 0 else logs.begins.get(tp)
-            # where the begin was not asked for, the offset lies at the end of the log or beyond
+            # if no broker was asked for the first offset, the committed one lies at the end of the log or beyond
             found = row.judge(None if end is None else (begin or 0, end))
             in_log = None if begin is None or end is None else end - begin
             lag = row.lag(found, begin, end)
@@ -130,7 +131,7 @@ class ClusterJudge:
                 window = extend(kept.window if kept is not None else (), sample, self._judging)
                 windows[key] = _Kept(window, owned_at_ms)
             else:
-                # most partitions of an old cluster have no owner: only the newest look counts
+                # most partitions of an old cluster have no owner: for these only the newest sample is kept
                 window = (sample,)
             kind = None
             if tp in cluster.existing and group.consumes(row.topic):
@@ -147,9 +148,10 @@ class ClusterJudge:
 
 
 def _to_read(lag: int | None, in_log: int | None) -> int | None:
-    """Return the number of messages behind the offset that the log still has.
+    """Return the number of messages after the offset that the log still has; None if unknown.
 
-    Beyond the log's end a member continues by its auto.offset.reset, which the exporter does not know.
+    An offset beyond the log's end is unknown: a member then continues by its auto.offset.reset, which the exporter does
+    not know.
     """
     if lag is None or lag < 0:
         return None

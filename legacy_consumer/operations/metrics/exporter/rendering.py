@@ -1,6 +1,6 @@
-"""Prometheus' text format, version 0.0.4, written by hand: a client library takes ten times as long.
+"""Renders Prometheus' text format, version 0.0.4, without a client library, which would take ten times as long.
 
-No I/O. Each metric's lines stand together, behind its HELP and TYPE. Label values are escaped once for each group and
+No I/O. Each metric's lines stand together, after its HELP and TYPE. Label values are escaped once for each group and
 topic, not once for each line.
 """
 
@@ -19,7 +19,7 @@ from zk_layout.model import TopicPartition
 def render_groups(
     groups: Sequence[JudgedGroup], ends: Mapping[TopicPartition, int], *, with_partitions: bool = True
 ) -> bytes:
-    """The part of a scrape that is the same until the next refresh."""
+    """Return the part of a page that stays the same until the next refresh."""
     lines: list[str] = []
     _render_totals(groups, lines)
     if with_partitions:
@@ -29,13 +29,13 @@ def render_groups(
 
 
 def render_samples(metric: Metric, samples: Iterable[tuple[Sequence[str], float]]) -> str:
-    """One metric with (label values, value) each; nothing without samples."""
+    """Return one metric with a line for each (label values, value); an empty text without samples."""
     lines = [f"{metric.name}{_labels(metric.labels, values)} {_number(value)}\n" for values, value in samples]
     return _head(metric) + "".join(lines) if lines else ""
 
 
 def escaped(value: str) -> str:
-    """As a label value: backslash, quote and line feed escaped; what is no text in UTF-8 replaced."""
+    """Return a label value with backslash, quote and line feed escaped, and characters that are no UTF-8 replaced."""
     if value.isalnum():
         return value
     text = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
