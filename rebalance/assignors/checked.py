@@ -27,7 +27,9 @@ from zk_layout.model import TopicPartition
 from zk_layout.shown import in_one_line
 
 MAX_USER_DATA_BYTES = 1 << 20
-"""Of one member: all members' metadata must fit into the leader's memory, and each into one znode or request."""
+"""The most bytes of one member. The metadata of all members must fit into the leader's memory, and those of each member
+into one znode or request.
+"""
 
 
 def divide_group(
@@ -46,14 +48,14 @@ def divide_group(
                 assignor.name, f"member {member} tells {size} bytes of user data, {MAX_USER_DATA_BYTES} are allowed"
             )
     with _faults_of(assignor, "it"):
-        # a copy of its own: what it changes there changes nothing here
+        # the assignor gets its own copy, so that its changes have no effect on `asked`
         said = assignor.assign(cluster.in_order(), sorted_subscriptions(asked))
         assignment = _checked(assignor.name, said, cluster, asked)
     return assignment if protocol is RebalanceProtocol.EAGER else _hold_back(assignment, asked)
 
 
 def user_data_of(assignor: Assignor, topics: Sequence[str]) -> bytes:
-    """Return what the assignor tells the leader's. Raises: AssignorFailedError with the assignor's fault."""
+    """Return the assignor's user data for the leader. Raises: AssignorFailedError with the assignor's fault."""
     with _faults_of(assignor, "its subscription_user_data"):
         data: object = assignor.subscription_user_data(topics)
     if not isinstance(data, bytes):
@@ -66,7 +68,7 @@ def user_data_of(assignor: Assignor, topics: Sequence[str]) -> bytes:
 
 
 def tell_share(assignor: Assignor, share: MemberAssignment, generation: int) -> None:
-    """Tell the assignor what its member was given. Raises: AssignorFailedError with the assignor's fault."""
+    """Pass its member's share to the assignor. Raises: AssignorFailedError with the assignor's fault."""
     with _faults_of(assignor, "its on_assignment"):
         assignor.on_assignment(share, generation)
 
@@ -80,15 +82,15 @@ def keep_shares(
     """Return an assignment without an assignor: each remaining member keeps its partitions.
 
     A partition without an owner, because its member left or the topic grew, goes to the subscriber with the smallest
-    share, the first of them as Java sorts text. In a cooperative group it waits as long as another member says that it
-    has it.
+    share, the first of them as Java sorts text. In a cooperative group nobody gets it as long as another member says
+    that it owns it.
     """
     asked = sorted_subscriptions(subscriptions)
     shares: dict[str, list[TopicPartition]] = {member: [] for member in asked}
     kept: set[TopicPartition] = set()
     takers: dict[str, list[str]] = {}
     for member, subscription in asked.items():
-        # a set, for it is asked about each partition
+        # a set, because the loop looks up the topic of each partition
         topics = frozenset(subscription.topics)
         for topic in topics:
             takers.setdefault(topic, []).append(member)
@@ -104,10 +106,10 @@ def keep_shares(
 
 @contextmanager
 def _faults_of(assignor: Assignor, what: str) -> Iterator[None]:
-    """Make one error of whatever the assignor raises.
+    """Turn any error of the assignor into AssignorFailedError.
 
-    Also of one that exits or is cancelled: it would end the thread of the member that leads, and so halt the group. But
-    an interrupt in the main thread, the only one that Python interrupts, is the user's.
+    Also SystemExit and a cancellation: they would end the leader's thread, and so stop the group. But a
+    KeyboardInterrupt in the main thread, the only one that Python interrupts, comes from the user and is passed on.
     """
     try:
         yield
@@ -125,10 +127,10 @@ def _to_divide(cluster: Cluster, subscriptions: Subscriptions) -> set[TopicParti
 
 
 def _checked(name: str, said: Any, cluster: Cluster, subscriptions: Subscriptions) -> dict[str, MemberAssignment]:
-    """The assignment, sorted. Raises: AssignorFailedError at the first thing that is wrong with it.
+    """Return the assignment, sorted. Raises: AssignorFailedError at the first fault.
 
-    Each part of the answer is looked at once, and what is returned is made of the cluster's own partitions. So nothing
-    is returned that was not checked, whatever the answer consists of: iterators, 1.0 and True for 1, lists for bytes.
+    Each part of the result is read once, and the returned assignment holds the cluster's own partitions. So it holds
+    nothing unchecked, whatever objects the assignor returns: iterators, 1.0 and True for 1, lists for bytes.
     """
     if not isinstance(said, Mapping):
         raise AssignorFailedError(name, f"it returned {type(said).__name__} and not what each member is given")
@@ -175,9 +177,9 @@ def _checked(name: str, said: Any, cluster: Cluster, subscriptions: Subscription
 
 
 def _hold_back(assignment: Mapping[str, MemberAssignment], subscriptions: Subscriptions) -> dict[str, MemberAssignment]:
-    """Without what another member has and its new member does not: the other gives it up first, and joins again.
+    """Leave out partitions that another member owns and their new member does not: the owner must release them first.
 
-    A member that has it and keeps it goes on, also where another one wrongly says that it has it too.
+    A member that owns and keeps a partition keeps it, also if another member wrongly says that it owns it, too.
     """
     having: dict[TopicPartition, set[str]] = {}
     for member, subscription in subscriptions.items():

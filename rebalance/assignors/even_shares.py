@@ -1,4 +1,4 @@
-"""Shares as even as they can be, of which as much as possible stays where it was.
+"""Shares that are as even as possible, and of these the ones that move the fewest partitions.
 
 Both functions promise, in this order: every partition once; no division is more even (the sum of the squares of the
 shares is the least that subscriptions allow); of all divisions as even as this, none moves fewer partitions.
@@ -19,7 +19,7 @@ def divide_alike(
 ) -> Shares:
     """Divide among members that all subscribe to the same topics: no two shares differ by more than one.
 
-    owners: the present owner of each partition. The other partitions are dealt in order to the members in turn.
+    owners: the present owner of each partition. The other partitions go, in order, to the members in turn.
     """
     kept: Shares = {member: [] for member in members}
     for partition in partitions:
@@ -37,7 +37,7 @@ def divide_alike(
 
 
 def _deal(waiting: Iterable[TopicPartition], shares: Shares, size: int) -> None:
-    """One to each in turn, until all have `size`."""
+    """Give one partition to each share in turn, until all have `size`."""
     hungry = [share for share in shares.values() if len(share) < size]
     waiting = iter(waiting)
     while hungry:
@@ -53,7 +53,7 @@ def divide_by_topic(
 ) -> Shares:
     """Divide among members that subscribe to different topics; each topic has a subscriber.
 
-    First a quick division, then every exchange along which it gets more even, or as even with fewer moves.
+    A quick division comes first, then every exchange that makes it more even, or saves moves with the same evenness.
     """
     evener = Evener(partitions, subscribers, owners)
     evener.share_out()

@@ -3,14 +3,14 @@
 A chain: a gives b a partition of a topic that both subscribe to, b gives c another one. Only a's share and c's change,
 so the division is more even if a had at least two more than c. By a theorem on semi-matchings a division that no chain
 makes more even is as even as can be. Moves are counted beside it: a chain also pays if nothing but the number of
-partitions that are not with their owner goes down.
+partitions away from their owners decreases.
 
 Both are one search for a cycle of negative cost, in a graph of members, topics and one node that stands for the sizes
 of the shares:
 
     size -> a       a's share shrinks: gains 2 * size - 1, in units of evenness
-    a -> topic      a gives up a partition of it, one that it does not own if it has one: gains a move
-    topic -> b      b is given that partition: costs a move
+    a -> topic      a gives up a partition of the topic, if possible one that a does not own: gains a move
+    topic -> b      b gets that partition: costs a move
     a -> b          a gives b a partition that b owns: gains a move
     b -> size       b's share grows: costs 2 * size + 1, in units of evenness
 
@@ -28,7 +28,7 @@ _Node = tuple[str, str]
 _Arc = tuple[_Node, _Node, int]
 
 _MOST_ARCS = 2_000_000
-"""Candidates to examine in one assignment, at most two seconds of work; after that the shares stay uneven."""
+"""The most arcs to examine in one assignment, at most two seconds of work. After that the shares stay uneven."""
 
 
 class Evener:
@@ -41,7 +41,7 @@ class Evener:
         owners: Mapping[TopicPartition, str],
     ) -> None:
         self._partitions = partitions
-        # topics mostly have the same subscribers; these share one tuple, so that they are looked through once
+        # most topics have the same subscribers; these topics share one tuple, which is searched only once
         known: dict[tuple[str, ...], tuple[str, ...]] = {}
         self._subscribers = {topic: known.setdefault(some := tuple(subscribers[topic]), some) for topic in subscribers}
         self._owners = owners
@@ -61,7 +61,7 @@ class Evener:
         }
 
     def share_out(self) -> None:
-        """Owners keep an even share; the rest goes to the smallest share, topics with few subscribers first."""
+        """Let owners keep an even share; give the rest to the smallest shares, topics with few subscribers first."""
         most = -(-sum(map(len, self._partitions.values())) // len(self._members))
         waiting = []
         for topic in sorted(self._partitions, key=lambda topic: (len(self._subscribers[topic]), topic)):
@@ -90,7 +90,7 @@ class Evener:
     def improve(self) -> None:
         """Follow cycles of negative cost until there are none."""
         while cycle := self._find_cycle():
-            # a partition is released before its next holder takes it, so that no node gives away what just came
+            # all partitions of a cycle are released before any is taken, so that no member gives away a new one
             moves = list(zip(cycle, [*cycle[1:], cycle[0]], strict=True))
             released: dict[_Node, TopicPartition] = {}
             for start, end in moves:
@@ -112,7 +112,7 @@ class Evener:
                 yield topic, smallest[members]
 
     def _smallest(self, topic: str, owner: str | None = None) -> str:
-        """The subscriber with the smallest share; of several the owner."""
+        """Return the subscriber with the smallest share; of several the owner."""
         return min(self._subscribers[topic], key=lambda member: (self._size[member], member != owner))
 
     def _put(self, member: str, partition: TopicPartition) -> None:
@@ -122,7 +122,7 @@ class Evener:
         self._size[member] += 1
 
     def _take(self, member: str, topic: str) -> TopicPartition:
-        """The last, which is one that the member does not own if there is one."""
+        """Take the last partition of the member: one that it does not own, if it holds any."""
         self._size[member] -= 1
         return self._held[member][topic].pop()
 
@@ -133,7 +133,7 @@ class Evener:
         return partition
 
     def _strangers(self, member: str) -> Iterator[TopicPartition]:
-        """Return the partitions that the member holds and did not own."""
+        """Yield the partitions that the member holds and did not own."""
         for some in self._held[member].values():
             for partition in reversed(some):
                 if self._owners.get(partition) == member:
@@ -157,7 +157,7 @@ class Evener:
         return arcs
 
     def _find_cycle(self) -> list[_Node]:
-        """A cycle of negative cost, in its order; none: empty. Bellman and Ford's search from everywhere at once."""
+        """Return a cycle of negative cost, in its order; empty if there is none. Bellman-Ford from all nodes."""
         arcs = self._arcs()
         cost: dict[_Node, int] = {}
         before: dict[_Node, _Node] = {}
@@ -177,7 +177,7 @@ class Evener:
 
 
 def _cycle_in(before: Mapping[_Node, _Node]) -> list[_Node]:
-    """A cycle among the nodes that were reached from each other: such a cycle has negative cost."""
+    """Return a cycle among the predecessors of a search; such a cycle has negative cost. Empty if there is none."""
     seen: set[_Node] = set()
     for begin in before:
         path: dict[_Node, None] = {}

@@ -1,4 +1,4 @@
-"""Failover: one member has everything, and the next one takes over when it goes."""
+"""Failover: one member gets all partitions, and the next one takes over if it leaves."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ _LOWEST = -(2**31)
 class FailoverAssignor(Assignor):
     """Each topic goes completely to its subscriber with the highest priority.
 
-    Ties: the member id that sorts first. User data: the priority, an int32, big endian; a member without one has the
-    default, which is the highest. A member with invalid data has the lowest, and a warning names it.
+    Ties: the member id that sorts first. User data: the priority, an int32, big endian. A member without user data has
+    the default, which is the highest. A member with invalid data has the lowest, and a warning names it.
     """
 
     name = "failover"
@@ -45,13 +45,13 @@ class FailoverAssignor(Assignor):
         self._priority = 2**31 - 1
 
     def configure(self, properties: Mapping[str, PropertyValue]) -> None:
-        """Take this member's priority."""
+        """Set this member's priority."""
         priority = properties[PRIORITY.name]
         assert isinstance(priority, int)
         self._priority = priority
 
     def subscription_user_data(self, topics: Sequence[str]) -> bytes:  # noqa: ARG002
-        """This member's priority."""
+        """Return this member's priority."""
         return _INT32.pack(self._priority)
 
     def assign(self, cluster: Cluster, subscriptions: Subscriptions) -> GroupAssignment:

@@ -1,4 +1,4 @@
-"""Two things Java does with text that Python does otherwise: hash it, and order it."""
+"""Java's hash and order of text, which differ from Python's."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ _SIGN_BIT = 0x80000000
 
 
 def java_string_hash(text: str) -> int:
-    """String.hashCode: h = 31*h + unit over the UTF-16 units, as a signed 32 bit number."""
+    """Return String.hashCode: h = 31*h + unit over the UTF-16 units, as a signed 32 bit number."""
     return to_signed(extend_hash(0, text))
 
 
 def extend_hash(unsigned: int, text: str) -> int:
     """Return the unsigned 32 bit hash of a prefix plus `text`, given the hash of the prefix.
 
-    Names with the same prefix share its work: all partitions of a topic begin with the topic.
+    All partitions of a topic begin with the topic, so the hash of that prefix is computed once.
     """
     for unit in _utf16_units(text):
         unsigned = (31 * unsigned + unit) & _UNSIGNED_32
@@ -25,14 +25,14 @@ def extend_hash(unsigned: int, text: str) -> int:
 
 
 def to_signed(unsigned: int) -> int:
-    """The same 32 bits, read as Java reads them."""
+    """Return the same 32 bits as a signed number."""
     return (unsigned ^ _SIGN_BIT) - _SIGN_BIT
 
 
 def java_sort_key(text: str) -> str:
-    """A key that sorts as String.compareTo does: by UTF-16 unit, so that U+1F600 comes before U+FFFD.
+    """Return a key that sorts as String.compareTo does: by UTF-16 unit, so that U+1F600 comes before U+FFFD.
 
-    Below U+10000 units and characters are the same and the text is its own key, which every real id is.
+    A text of characters below U+10000, as every real id is, is its own key: its units are its characters.
     """
     if text.isascii() or max(text) < "\U00010000":
         return text
@@ -40,7 +40,7 @@ def java_sort_key(text: str) -> str:
 
 
 def java_sorted(texts: Collection[str]) -> list[str]:
-    """Sorted as Java sorts text."""
+    """Return the texts as Java sorts them."""
     # names are nearly always ASCII, and a check of each name takes longer than to sort all
     return sorted(texts) if "".join(texts).isascii() else sorted(texts, key=java_sort_key)
 

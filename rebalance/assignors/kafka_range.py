@@ -1,4 +1,4 @@
-"""Range as Java's consumer does it: every topic by itself, in contiguous runs, one run a member."""
+"""Range as in Java's consumer: each topic by itself, in contiguous runs, one run for each member."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from zk_layout.model import TopicPartition
 
 
 class RangeAssignor(Assignor):
-    """Five partitions, members a, b: a gets 0 1 2, b gets 3 4; of every topic, so a gets more of each.
+    """Five partitions, members a, b: a gets 0 1 2, b gets 3 4. The same for every topic, so a gets more of each.
 
-    Differs from the classic range: a member counts once, however many threads it has, and static members stand in the
-    order of their instance ids, before all others.
+    Differs from the classic range: a member counts once for any number of threads, and static members come first, in
+    the order of their instance ids.
     """
 
     name = "range"
 
     def assign(self, cluster: Cluster, subscriptions: Subscriptions) -> GroupAssignment:
-        """See the class."""
+        """Assign as the class says."""
         shares: dict[str, list[TopicPartition]] = {member: [] for member in subscriptions}
         for topic, members in subscribers_by_topic(subscriptions).items():
             partitions = cluster.partitions(topic)

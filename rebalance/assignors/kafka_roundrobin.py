@@ -1,4 +1,4 @@
-"""Round-robin as Java's consumer does it: all partitions by topic and number, dealt to the members in turn."""
+"""Round-robin as in Java's consumer: all partitions by topic and number go to the members in turn."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from zk_layout.model import TopicPartition
 class RoundRobinAssignor(Assignor):
     """Topics s and t of two partitions, members a, b, c: a gets s/0 t/1, b gets s/1, c gets t/0.
 
-    A member that does not subscribe to the next partition's topic is passed over and has had its turn. Differs from
-    the classic round-robin: no hash orders the partitions, and a member counts once, however many threads it has.
+    A member that does not subscribe to the next partition's topic loses its turn. Differs from the classic round-robin:
+    no hash orders the partitions, and a member counts once for any number of threads.
     """
 
     name = "roundrobin"
 
     def assign(self, cluster: Cluster, subscriptions: Subscriptions) -> GroupAssignment:
-        """See the class."""
+        """Assign as the class says."""
         shares: dict[str, list[TopicPartition]] = {member: [] for member in subscriptions}
         circle = in_member_order(subscriptions)
         turn = 0

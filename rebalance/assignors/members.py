@@ -1,4 +1,4 @@
-"""The order of members, which of them subscribe to a topic, and which of them has a partition."""
+"""The order of members, the subscribers of each topic, and the last owner of each partition."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from rebalance.assignors.seam import Subscriptions
 from zk_layout.model import TopicPartition
 
 NO_GENERATION = -1
-"""The generation of a member that knows none."""
+"""The generation of a member that has had none."""
 
 
 class Memory(NamedTuple):
-    """The partitions that a member says it had, and their generation."""
+    """The partitions that a member says it owned, and their generation."""
 
     owned: Sequence[TopicPartition] = ()
     generation: int = NO_GENERATION
 
 
 def in_member_order(subscriptions: Subscriptions) -> list[str]:
-    """Static members first, by their instance ids, so that one that starts again keeps its place; then by member id."""
+    """Return static members first, by their instance ids, so that a restart keeps their places; then others by id."""
 
     def key(member: str) -> tuple[bool, str, str]:
         instance = subscriptions[member].instance_id
@@ -40,9 +40,9 @@ def subscribers_by_topic(subscriptions: Subscriptions) -> dict[str, list[str]]:
 
 
 def latest_owners(memories: Mapping[str, Memory]) -> dict[TopicPartition, str]:
-    """Return which member has each partition: the one that says so of the latest generation.
+    """Return the owner of each partition: the member that says so for the latest generation.
 
-    Two of one generation cannot both have it, so that neither does.
+    If two members say so for the same generation, neither counts as the owner.
     """
     claims: dict[TopicPartition, dict[int, list[str]]] = {}
     for member, memory in memories.items():

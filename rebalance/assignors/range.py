@@ -1,4 +1,4 @@
-"""Range: every topic by itself, in contiguous runs."""
+"""Range: each topic by itself, in contiguous runs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def range_assign(group: GroupSnapshot) -> Assignment:
     A JVM member computes only its own topics; for these the result is the same.
 
     Returns: {TopicPartition: ConsumerThreadId}, each partition of a subscribed topic exactly once, sorted.
-    A topic without partitions, or that does not exist, gives nothing.
+    A topic without partitions, or that does not exist, adds nothing.
     Source: Scala consumer, PartitionAssignor.scala, RangeAssignor. Threads sort as text: c-10 before c-2.
     """
     assignment: dict[TopicPartition, ConsumerThreadId] = {}

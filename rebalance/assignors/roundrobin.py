@@ -1,6 +1,6 @@
-"""Round-robin: all partitions in the order of their hashes, dealt to all threads in turn.
+"""Round-robin: all partitions, in the order of their hashes, go to all threads in turn.
 
-The dialect is the Kafka version from which the members' common behaviour on holds:
+The dialect is the first Kafka version whose members behave so:
 
 | dialect | members | partition's text, whose String.hashCode orders | threads |
 |---|---|---|---|
@@ -8,10 +8,10 @@ The dialect is the Kafka version from which the members' common behaviour on hol
 | 0.10.2 | 0.10.2 to 0.11 | `[topic,partition]` | union over all topics, those not subscribed are skipped |
 | 1.0 | 1.0 to 1.1.1 | `topic-partition` | as 0.10.2 |
 
-Members with different dialects in one group never agree, so the dialect is a setting and never guessed.
+Members with different dialects in one group never agree, so the dialect is a setting and is never guessed.
 
-Equal hashes (topics Ea and FB) are dealt by topic, then by partition number. In JVM members that order is the order of
-a hash map, which depends on the order of insertion: they need not agree with each other either.
+Partitions with equal hashes (topics Ea and FB) are ordered by topic, then by number. In JVM members a hash map orders
+them, which depends on the order of insertion: JVM members need not agree with each other either.
 
 Source: Scala consumer, PartitionAssignor.scala, RoundRobinAssignor; KAFKA-2434, KAFKA-5822.
 """
@@ -38,7 +38,7 @@ _PARTITION_TEXT: Mapping[Dialect, tuple[str, str, str]] = {
 
 
 def roundrobin_assign(group: GroupSnapshot, dialect: Dialect) -> Assignment:
-    """Deal all partitions of the group's topics to all its threads, one at a time.
+    """Assign all partitions of the group's topics to all its threads, one at a time.
 
     Returns: {TopicPartition: ConsumerThreadId}, each partition of a subscribed topic exactly once, sorted.
     A group that subscribes to nothing gets nothing, as from 0.9 on (0.8.2 fails there).
@@ -57,7 +57,7 @@ def roundrobin_assign(group: GroupSnapshot, dialect: Dialect) -> Assignment:
 def _in_order_of_dealing(
     topics: tuple[tuple[str, tuple[int, ...]], ...], dialect: Dialect
 ) -> tuple[tuple[TopicPartition, ...], tuple[int, ...]]:
-    """All partitions, and the places in which they are dealt. No member has a say in either."""
+    """Return all partitions, and their indexes in the order of assignment. Neither depends on a member."""
     partitions: list[TopicPartition] = []
     hashes: list[int] = []
     for topic, numbers in topics:
@@ -80,13 +80,13 @@ def _require_equal_subscriptions(subscribers: Mapping[str, Threads]) -> None:
 
 
 def _shown(threads: Threads, others: Threads) -> str:
-    """Return how many threads, and one that the others lack."""
+    """Return the number of threads, and one that the other topic lacks."""
     surplus = sorted(set(threads) - set(others))
     return f"{len(threads)} threads" + (f" ({surplus[0]} among them)" if surplus else "")
 
 
 def _deal(topics: Sequence[str], subscribers: Mapping[str, Threads]) -> Sequence[ConsumerThreadId]:
-    """The thread for each partition, given the topics in the order of dealing."""
+    """Return the thread for each partition, given the partitions' topics in the order of assignment."""
     distinct = {id(threads): threads for threads in subscribers.values()}
     if len(distinct) <= 1:
         turns = cycle(next(iter(distinct.values()), ()))
@@ -98,7 +98,7 @@ def _deal(topics: Sequence[str], subscribers: Mapping[str, Threads]) -> Sequence
     owners = []
     turn = 0
     for topic in topics:
-        # the next subscribed thread from the turn on, else the first; skipped threads have had their turn
+        # the next subscribed thread from the turn on, or the first; skipped threads lose their turn
         mine = places_of[topic]
         found = bisect_left(mine, turn)
         chosen = mine[found] if found < len(mine) else mine[0]
@@ -108,7 +108,7 @@ def _deal(topics: Sequence[str], subscribers: Mapping[str, Threads]) -> Sequence
 
 
 def _hashes(topic: str, numbers: Sequence[int], dialect: Dialect) -> Sequence[int]:
-    """The signed hash of each partition's text."""
+    """Return the signed hash of each partition's text."""
     before, between, after = _PARTITION_TEXT[dialect]
     begun = extend_hash(0, f"{before}{topic}{between}")
     return [to_signed(extend_hash(begun, f"{number}{after}")) for number in numbers]

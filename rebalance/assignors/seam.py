@@ -26,17 +26,17 @@ PropertyValue: TypeAlias = str | int | bool | None
 
 
 class RebalanceProtocol(Enum):
-    """When a member gives up what it loses. A group uses the highest that all its members' assignors support."""
+    """When a member releases partitions. A group uses the highest that all its members' assignors support."""
 
     EAGER = "eager"
-    """Everything before it joins: `assign` may give a partition to another member at once."""
+    """A member releases all before it joins: `assign` may give a partition to another member at once."""
     COOPERATIVE = "cooperative"
-    """A member gives up only partitions that move; such a partition has no owner for one generation."""
+    """A member releases only partitions that move; such a partition has no owner for one generation."""
 
 
 @dataclass(frozen=True, slots=True)
 class AssignorProperty:
-    """A property that an assignor reads; `default` also says the type: a text, an integer or true/false."""
+    """A property that an assignor reads. The type of `default` is that of the property: text, integer or true/false."""
 
     name: str
     default: str | int | bool
@@ -47,7 +47,7 @@ class AssignorProperty:
 
 @dataclass(frozen=True, slots=True)
 class Broker:
-    """A broker, and the rack it was configured with."""
+    """A broker, and its configured rack."""
 
     id: int
     rack: str | None = None
@@ -55,7 +55,7 @@ class Broker:
 
 @dataclass(frozen=True, slots=True)
 class PartitionPlace:
-    """The broker ids of a partition. leader None: it has no leader now, or the leader is not known."""
+    """The broker ids of a partition. leader: None = there is no leader now, or it is not known."""
 
     leader: int | None = None
     replicas: tuple[int, ...] = ()
@@ -63,26 +63,26 @@ class PartitionPlace:
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """topics: {topic: its partitions, the place of number n at n}; a topic that does not exist is missing."""
+    """topics: {topic: its partitions, number n at index n}; a topic that does not exist is missing."""
 
     topics: Mapping[str, tuple[PartitionPlace, ...]]
     brokers: Mapping[int, Broker] = field(default_factory=dict)
 
     @classmethod
     def of_counts(cls, counts: Mapping[str, int]) -> Cluster:
-        """A cluster of which only the numbers of partitions are known."""
+        """Return a cluster of which only the numbers of partitions are known."""
         return cls({topic: (PartitionPlace(),) * counts[topic] for topic in sorted(counts)})
 
     def in_order(self) -> Cluster:
-        """Topics sorted by name, brokers by id."""
+        """Return the cluster with topics sorted by name, brokers by id."""
         return Cluster(dict(sorted(self.topics.items())), dict(sorted(self.brokers.items())))
 
     def partitions(self, topic: str) -> list[TopicPartition]:
-        """All of a topic's, by number; none of a topic that does not exist."""
+        """Return all partitions of a topic, by number; none if the topic does not exist."""
         return [TopicPartition(topic, number) for number in range(len(self.topics.get(topic, ())))]
 
     def place(self, partition: TopicPartition) -> PartitionPlace:
-        """Raises: KeyError or IndexError if there is no such partition."""
+        """Return the brokers of a partition. Raises: KeyError or IndexError if it does not exist."""
         return self.topics[partition.topic][partition.partition]
 
     def has(self, partition: TopicPartition) -> bool:
@@ -94,8 +94,8 @@ class Cluster:
 class Subscription:
     """A member's data when it joins.
 
-    owned: what the member still fetches while it joins (cooperative members), or says that it had.
-    generation: of the assignment that gave `owned` to it; None if the member does not say.
+    owned: the partitions that the member still fetches while it joins (cooperative members), or says that it owned.
+    generation: that of the assignment which gave `owned` to it; None if the member does not say.
     instance_id: group.instance.id of a static member.
     """
 
@@ -120,17 +120,17 @@ GroupAssignment: TypeAlias = Mapping[str, MemberAssignment]
 
 
 class Assignor(ABC):
-    """A way to divide partitions. Only `name` and `assign` must be given."""
+    """A rule for dividing partitions. A subclass must define `name` and `assign`."""
 
     name: ClassVar[str]
-    """Members agree on an assignor by this word."""
+    """Members agree on an assignor by this name."""
     version: ClassVar[int] = 0
-    """Of the user data that it writes. An assignor reads what its earlier versions wrote."""
+    """The version of the user data that it writes. An assignor reads the data of its earlier versions, too."""
     protocols: ClassVar[tuple[RebalanceProtocol, ...]] = (RebalanceProtocol.EAGER,)
     properties: ClassVar[tuple[AssignorProperty, ...]] = ()
 
     def configure(self, properties: Mapping[str, PropertyValue]) -> None:  # noqa: B027  most need nothing
-        """Called once, before all else, with every declared property: what was set, or its default."""
+        """Called once, first, with every declared property: its configured value, or its default."""
 
     def subscription_user_data(self, topics: Sequence[str]) -> bytes:  # noqa: ARG002
         """Return the user data for the leader's assignor; called before each join."""
@@ -145,7 +145,7 @@ class Assignor(ABC):
         """
 
     def on_assignment(self, assignment: MemberAssignment, generation: int) -> None:  # noqa: B027
-        """Called at every member when it learns what it was given."""
+        """Called at every member when it gets its share."""
 
 
 def sorted_subscriptions(subscriptions: Subscriptions) -> dict[str, Subscription]:
@@ -165,5 +165,5 @@ def sorted_subscriptions(subscriptions: Subscriptions) -> dict[str, Subscription
 
 
 def given(shares: Mapping[str, Sequence[TopicPartition]]) -> dict[str, MemberAssignment]:
-    """Shares without user data, as `assign` returns them; each sorted."""
+    """Return shares without user data, each sorted, in the form that `assign` returns."""
     return {member: MemberAssignment(tuple(sorted(share))) for member, share in shares.items()}

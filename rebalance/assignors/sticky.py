@@ -1,8 +1,9 @@
-"""Sticky: shares as even as they can be, of which as much as possible stays where it was.
+"""Sticky: shares that are as even as possible, and of these the ones that move the fewest partitions.
 
-Members speak to Java's StickyAssignor and CooperativeStickyAssignor: the user data are Java's. The division is at least
-as even as Java's, and moves no more where it is as even. The two agree to the partition where there is one best
-answer; among equally good ones Java takes the order of a hash map, and this assignor that of topics, numbers and ids.
+The user data are those of Java's StickyAssignor and CooperativeStickyAssignor, so members can join groups of Java. The
+division is at least as even as Java's, and of the same evenness it moves no more partitions. If there is one best
+division, both assignors compute it. Of several, Java's choice depends on the order of a hash map, and this one's on
+the order of topics, numbers and ids.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ logger = safe_logger(__name__)
 
 
 class StickyAssignor(Assignor):
-    """Members give up everything before they join, and tell what they had in their user data."""
+    """Members release all partitions before they join, and write their last share into their user data."""
 
     name = "sticky"
     version = 1
@@ -48,11 +49,11 @@ class StickyAssignor(Assignor):
         return encode_sticky(*self._memory) if self._memory != Memory() else b""
 
     def on_assignment(self, assignment: MemberAssignment, generation: int) -> None:
-        """Remember it for the next join."""
+        """Remember the share for the next join."""
         self._memory = Memory(assignment.partitions, generation)
 
     def assign(self, cluster: Cluster, subscriptions: Subscriptions) -> GroupAssignment:
-        """Read a member's user data; unreadable data count as an empty share, as in Java."""
+        """Divide by the members' user data; unreadable data count as an empty share, as in Java."""
         memories = {}
         for member, subscription in subscriptions.items():
             try:
@@ -81,7 +82,7 @@ class CooperativeStickyAssignor(StickyAssignor):
     protocols = (RebalanceProtocol.COOPERATIVE, RebalanceProtocol.EAGER)
 
     def subscription_user_data(self, topics: Sequence[str]) -> bytes:  # noqa: ARG002
-        """The generation of the last assignment, once there was one."""
+        """Return the generation of the last assignment; empty if there was none."""
         return encode_generation(self._memory.generation) if self._memory != Memory() else b""
 
     def _recall(self, subscription: Subscription) -> Memory:
@@ -94,9 +95,9 @@ class CooperativeStickyAssignor(StickyAssignor):
 def divide(
     cluster: Cluster, subscriptions: Subscriptions, memories: Mapping[str, Memory]
 ) -> dict[str, list[TopicPartition]]:
-    """{member: its share} of all partitions of the subscribed topics.
+    """Return {member: its share} of all partitions of the subscribed topics.
 
-    memories: a partition that is gone, or of a topic that the member no longer subscribes to, counts as no memory.
+    memories: partitions that are gone, or whose topic the member no longer subscribes to, are ignored.
     """
     subscribers = {
         topic: members for topic, members in subscribers_by_topic(subscriptions).items() if cluster.partitions(topic)

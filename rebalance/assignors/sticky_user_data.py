@@ -24,7 +24,7 @@ _INT32 = struct.Struct(">i")
 
 
 def encode_sticky(owned: Iterable[TopicPartition], generation: int) -> bytes:
-    """Version 1."""
+    """Return user data of sticky, version 1."""
     topics = [(topic, [tp.partition for tp in some]) for topic, some in groupby(sorted(owned), lambda tp: tp.topic)]
     pieces = [_INT32.pack(len(topics))]
     for topic, numbers in topics:
@@ -34,9 +34,9 @@ def encode_sticky(owned: Iterable[TopicPartition], generation: int) -> bytes:
 
 
 def decode_sticky(data: bytes) -> tuple[tuple[TopicPartition, ...], int]:
-    """(owned partitions sorted, generation) of version 0 or 1; bytes after them are of a later version, and skipped.
+    """Return (owned partitions sorted, generation) of version 0 or 1; bytes of a later version after them are skipped.
 
-    Raises: UnreadableUserDataError. A count that the data cannot hold is refused before anything is made of it.
+    Raises: UnreadableUserDataError. A count that is too large for the data is refused before any memory is used for it.
     """
     reader = _Reader(data)
     owned: list[TopicPartition] = []
@@ -48,12 +48,12 @@ def decode_sticky(data: bytes) -> tuple[tuple[TopicPartition, ...], int]:
 
 
 def encode_generation(generation: int) -> bytes:
-    """Version 0 of cooperative-sticky."""
+    """Return user data of cooperative-sticky, version 0."""
     return _INT32.pack(generation)
 
 
 def decode_generation(data: bytes) -> int:
-    """Raises: UnreadableUserDataError."""
+    """Return the generation. Raises: UnreadableUserDataError."""
     return _Reader(data).int32()
 
 

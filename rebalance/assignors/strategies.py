@@ -1,4 +1,4 @@
-"""Every word that partition.assignment.strategy knows, in one table; and users' own assignors by path."""
+"""A table of all values of partition.assignment.strategy; and users' own assignors by import path."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ ClassicAssignor: TypeAlias = Callable[[GroupSnapshot, Dialect], Assignment]
 class Strategy(NamedTuple):
     """The meaning of one value of partition.assignment.strategy.
 
-    assignor: of a coordinated group. java_class: its name in Java's configuration files, if Java has it. classic: how
-    each member of a classic group computes the assignment for itself, if there is such a rule; dialects: the versions
-    of this rule, if there are several.
+    assignor: that of a coordinated group. java_class: its name in Java's configuration files, if Java has it. classic:
+    the rule by which each member of a classic group computes the assignment, if there is one; dialects: the versions of
+    this rule, if there are several.
     """
 
     assignor: type[Assignor]
@@ -57,12 +57,11 @@ _BY_JAVA_CLASS = {
 
 
 def make_assignors(names: str, properties: Mapping[str, str]) -> tuple[Assignor, ...]:
-    """The assignors of `roundrobin,mypackage.assigning:ByRack`, in this order, which is the order of preference.
+    """Return the assignors of `roundrobin,mypackage.assigning:ByRack`, in this order of preference.
 
     A name is one of STRATEGIES, a Java class name of one of them, or module:class. properties: all properties of the
-    consumer as text; each assignor is configured with the ones that it declares.
-
-    Raises: UnknownAssignorError if a name stands for no assignor, stands twice, or a property of it is wrong.
+    consumer as text; each assignor gets the ones that it declares.
+    Raises: UnknownAssignorError if a name is unknown or occurs twice, or a property is wrong.
     """
     made: dict[str, Assignor] = {}
     for name in (part.strip() for part in names.split(",")):
@@ -74,12 +73,12 @@ def make_assignors(names: str, properties: Mapping[str, str]) -> tuple[Assignor,
 
 
 def assignor_classes(names: str) -> list[type[Assignor]]:
-    """The classes of the assignors with these names, in their order. Raises: UnknownAssignorError."""
+    """Return the classes of the assignors with these names, in their order. Raises: UnknownAssignorError."""
     return [_find(part.strip()) for part in names.split(",")]
 
 
 def make_assignor(name: str, properties: Mapping[str, str]) -> Assignor:
-    """One assignor, configured. Raises: UnknownAssignorError."""
+    """Return one configured assignor. Raises: UnknownAssignorError."""
     kind = _find(name)
     try:
         assignor = kind()
@@ -92,7 +91,7 @@ def make_assignor(name: str, properties: Mapping[str, str]) -> Assignor:
 
 
 def common_protocol(assignors: tuple[Assignor, ...]) -> RebalanceProtocol:
-    """How a member with these assignors gives up partitions: cooperative only if all of them can.
+    """Return the protocol of a member with these assignors: cooperative only if all of them support it.
 
     Raises: UnknownAssignorError if there is no protocol that all support.
     """

@@ -1,4 +1,4 @@
-"""The existing partitions, and the subscribed threads of each topic: the common input of both assignors."""
+"""The existing partitions, and the subscribed threads of each topic: the input of the two classic assignors."""
 
 from __future__ import annotations
 
@@ -15,15 +15,14 @@ _Subscription: TypeAlias = tuple[SubscriptionPattern, tuple[tuple[str, int], ...
 
 
 def threads_per_topic(group: GroupSnapshot, *, as_partitions: bool = False) -> dict[str, Threads]:
-    """Every thread that subscribes to a topic, for each topic that has one.
+    """Return {topic: every thread that subscribes to it}, for each topic that has one.
 
-    as_partitions: of each member no more threads than the topic has partitions, for range gives the rest nothing.
+    as_partitions: of each member no more threads than the topic has partitions, since range gives the rest nothing.
 
-    Topics are sorted, threads as Java sorts text. Topics that do not exist are in it when a static
-    subscription names them. Topics with the same subscribers share one tuple, and all topics share the
-    thread ids.
+    Topics are sorted, threads as Java sorts text. A topic that does not exist is included if a static subscription
+    names it. Topics with the same subscribers share one tuple, and all topics share the thread ids.
     """
-    # members mostly subscribe alike, so the work is done once per subscription and not once per member
+    # most members have the same subscription, so the loop computes each subscription only once
     cohorts: dict[_Subscription, list[str]] = {}
     for consumer_id, registration in group.members.items():
         cohorts.setdefault((registration.pattern, registration.subscription), []).append(consumer_id)
@@ -55,10 +54,10 @@ def threads_per_topic(group: GroupSnapshot, *, as_partitions: bool = False) -> d
 
 
 def in_java_order(threads: Iterable[ConsumerThreadId]) -> Threads:
-    """Sorted by the whole text, not by member: `c-1-0` of member c-1 comes before `c-2` of member c."""
+    """Return the threads sorted by their whole text: `c-1-0` of member c-1 comes before `c-2` of member c."""
     return tuple(sorted(threads, key=lambda thread: java_sort_key(str(thread))))
 
 
 def partitions_of(topic: str, numbers: tuple[int, ...]) -> tuple[TopicPartition, ...]:
-    """Its partitions, in the order of their numbers."""
+    """Return the topic's partitions with these numbers, in their order."""
     return tuple(TopicPartition(topic, number) for number in numbers)

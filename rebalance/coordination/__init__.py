@@ -1,4 +1,4 @@
-"""A group coordinator without I/O: groups with states and generations, and a shell's effects."""
+"""A group coordinator without I/O: groups with states and generations, and the effects that a shell carries out."""
 
 from rebalance.coordination.codes import Code
 from rebalance.coordination.coordinator import Coordinator

@@ -1,7 +1,7 @@
-"""The coordinator of many groups: requests and time in, answers and writes out. No socket, thread, clock or store.
+"""The coordinator of many groups: it takes requests and the time, and returns answers and writes as effects.
 
-A shell gives it every request with the time, calls tick() when next_deadline() is reached, and carries the effects out
-in their order. Times are milliseconds of any clock that does not go back.
+It has no socket, thread, clock or store. A shell passes every request with the time, calls tick() at next_deadline(),
+and carries out the effects in their order. Times are milliseconds of any clock that does not go back.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ _NOT_READY: Mapping[CoordinatorState, Code] = {
 
 
 class Coordinator:
-    """It begins Down; the shell reports its election and the stored groups.
+    """It begins in state Down; the shell reports its election and the stored groups.
 
-    new_suffix: makes the end of a member id that no member of any coordinator has had.
+    new_suffix: returns the end of a new member id, which no member of any coordinator has had.
     """
 
     def __init__(self, new_suffix: Callable[[], str], settings: Settings | None = None) -> None:
@@ -79,7 +79,7 @@ class Coordinator:
         return self._timers.operations
 
     def elect(self) -> None:
-        """This coordinator is the one from now on; until load() it answers that it is loading."""
+        """Note that this coordinator is elected. Until load() it answers that it is loading."""
         self._move(CoordinatorEvent.ELECTED)
 
     def load(
@@ -88,10 +88,10 @@ class Coordinator:
         offsets: Mapping[str, Mapping[TopicPartition, CommittedOffset]],
         now: int,
     ) -> None:
-        """Go on from what the last coordinator wrote.
+        """Continue from the groups and offsets that the last coordinator wrote.
 
-        The groups are taken as they are stored: members that connect go on in their generation, and only a member that
-        is missing, new or changed leads to a rebalance. Each member has its session timeout to be heard.
+        The groups are taken as stored: members that connect stay in their generation, and only a missing, new or
+        changed member causes a rebalance. Each member has its session timeout to send a request.
         """
         self._move(CoordinatorEvent.CAUGHT_UP)
         turn = self._turn(now)
@@ -106,9 +106,9 @@ class Coordinator:
                 self._remember(turn, group)
 
     def resign(self, now: int, undone: Iterable[Effect] = ()) -> tuple[Effect, ...]:
-        """Another coordinator was elected, or a write was refused: waiting requests are sent to look for the other one.
+        """Refuse all waiting requests, so that clients look for the new coordinator. Called too if a write was refused.
 
-        undone: the effects behind the refused write. Their answers are not true, and they are still waited for.
+        undone: the effects after the refused write. Clients still wait for their answers, which are not true any more.
         """
         if self.state is CoordinatorState.DOWN:
             return ()
@@ -124,18 +124,18 @@ class Coordinator:
         return tuple(turn.effects)
 
     def next_deadline(self) -> int | None:
-        """When tick() is due next; None: when the next request has come."""
+        """Return when tick() is due next; None = not before the next request."""
         return self._timers.next_deadline()
 
     def tick(self, now: int) -> tuple[Effect, ...]:
-        """Let the timers fire that are over."""
+        """Run the timers that are due."""
         turn = self._turn(now)
         while (key := self._timers.take_due(now)) is not None:
             self._expire(turn, key, self._groups[key.group])
         return tuple(turn.effects)
 
     def handle(self, request: Request, now: int) -> tuple[Effect, ...]:
-        """Answer a request, now or later. Timers that are over by now are for tick()."""
+        """Answer a request, now or later. Timers that are due are left to tick()."""
         turn = self._turn(now)
         if isinstance(request, FindCoordinator):
             is_down = self.state is CoordinatorState.DOWN
@@ -150,7 +150,7 @@ class Coordinator:
         return tuple(turn.effects)
 
     def rebalance(self, name: str, now: int) -> tuple[Effect, ...]:
-        """Let all members of a group join again, though none of them has changed. Brokers have no such request."""
+        """Let all members of a group join again without a change of a member. Brokers have no such request."""
         turn = self._turn(now)
         begin_rebalance(turn, self._groups[name])
         return tuple(turn.effects)

@@ -1,7 +1,7 @@
-"""The effects of a request or of the time: answers and writes, in the order in which the shell carries them out.
+"""The effects of a request or a timer: answers and writes, in the order in which the shell carries them out.
 
-A write stands before the answers that depend on it. If a write is refused, because another coordinator has written
-meanwhile, the shell carries nothing out of what is behind it and gives that to Coordinator.resign().
+A write comes before the answers that depend on it. If the store refuses a write, because another coordinator has
+written meanwhile, the shell carries out no later effect, and passes them to Coordinator.resign().
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from zk_layout.model import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class FoundCoordinator:
-    """COORDINATOR_NOT_AVAILABLE, or NONE: this coordinator is the one."""
+    """NONE if this coordinator serves the group, otherwise COORDINATOR_NOT_AVAILABLE."""
 
     code: Code
 
 
 @dataclass(frozen=True, slots=True)
 class JoinedMember:
-    """One member as the leader sees it."""
+    """One member, in the list that the leader gets."""
 
     member_id: str
     instance_id: str | None
@@ -34,7 +34,7 @@ class JoinedMember:
 
 @dataclass(frozen=True, slots=True)
 class JoinAnswer:
-    """The member is in this generation, or the code says why not. Only the leader gets the list of members."""
+    """The member is in this generation, or the code is the reason why not. Only the leader gets the list of members."""
 
     code: Code
     member_id: str
@@ -55,14 +55,14 @@ class SyncAnswer:
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatAnswer:
-    """REBALANCE_IN_PROGRESS tells the member to join again."""
+    """With REBALANCE_IN_PROGRESS the member has to join again."""
 
     code: Code
 
 
 @dataclass(frozen=True, slots=True)
 class LeaveAnswer:
-    """code concerns the whole request; left holds each member of the request with its own code."""
+    """code: of the whole request. left: each member of the request with its own code."""
 
     code: Code
     left: tuple[tuple[Leaving, Code], ...] = ()
@@ -77,7 +77,7 @@ class CommitAnswer:
 
 @dataclass(frozen=True, slots=True)
 class OffsetsAnswer:
-    """The committed offsets; None where none is committed."""
+    """{partition: its committed offset}; None if there is none."""
 
     code: Code
     offsets: Mapping[TopicPartition, CommittedOffset | None]
@@ -89,7 +89,7 @@ Answer: TypeAlias = (
 
 
 def refused(answer: Answer, code: Code) -> Answer:
-    """The code instead of this answer."""
+    """Return the same kind of answer, with this code."""
     match answer:
         case FoundCoordinator():
             return FoundCoordinator(code)
@@ -117,7 +117,7 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class StoredMember:
-    """All that a successor has to know of a member."""
+    """The data of a member that the next coordinator needs."""
 
     member_id: str
     instance_id: str | None
@@ -130,7 +130,7 @@ class StoredMember:
 
 @dataclass(frozen=True, slots=True)
 class StoredGroup:
-    """A generation with its assignment; without members it is an empty group."""
+    """A generation with its assignment. Without members the group is empty."""
 
     group: str
     generation: int
@@ -142,7 +142,7 @@ class StoredGroup:
 
 @dataclass(frozen=True, slots=True)
 class StoreGroup:
-    """Write the generation and its assignment in one piece, over the former one."""
+    """Write the generation and its assignment in one piece, over the last one."""
 
     stored: StoredGroup
 
@@ -157,14 +157,14 @@ class StoreOffsets:
 
 @dataclass(frozen=True, slots=True)
 class ForgetGroup:
-    """Remove what is stored of the group: it is empty and has no offsets."""
+    """Delete the stored data of the group: it is empty and has no offsets."""
 
     group: str
 
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """The group is in another state, for logs, metrics and people. The generation is that of the new state."""
+    """The group has changed its state; for logs, metrics and people. generation: that of the new state."""
 
     group: str
     state: GroupState

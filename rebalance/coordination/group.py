@@ -12,7 +12,7 @@ from zk_layout.model import TopicPartition
 
 
 class Member:
-    """One member. join_reply and sync_reply: the request of it that waits for its answer; None if none does."""
+    """One member. join_reply and sync_reply: its request that waits for an answer; None if there is none."""
 
     __slots__ = (
         "assignment", "client_id", "instance_id", "join_reply", "member_id", "protocols", "rebalance_timeout_ms",
@@ -41,15 +41,15 @@ class Member:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether a request of it waits in the coordinator: it cannot send heartbeats meanwhile."""
+        """Whether the coordinator owes the member an answer: the member cannot send heartbeats meanwhile."""
         return self.join_reply is not None or self.sync_reply is not None
 
     def metadata(self, protocol: str | None) -> bytes:
-        """Its subscription in this protocol's encoding."""
+        """Return its subscription in this protocol's encoding."""
         return next((offered.metadata for offered in self.protocols if offered.name == protocol), b"")
 
     def stored(self) -> StoredMember:
-        """For the atomic write."""
+        """Return the data for the atomic write."""
         return StoredMember(
             self.member_id,
             self.instance_id,
@@ -62,7 +62,7 @@ class Member:
 
 
 class Group:
-    """A group. What has to be counted over all members is kept as a count, so no request costs a walk over them."""
+    """A group. It keeps counts over its members, so that no request has to visit all of them."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -75,19 +75,19 @@ class Group:
         self.static: dict[str, str] = {}
         """{instance id: member id}."""
         self.pending: set[str] = set()
-        """Ids that were given out and that no member has joined with yet."""
+        """Member ids that the coordinator has given to clients, and with which no member has joined yet."""
         self.offsets: dict[TopicPartition, CommittedOffset] = {}
         self.joined = 0
-        """How many members have joined and wait."""
+        """The number of members that have joined and wait for the answer."""
         self.initial_delay_ends: int | None = None
-        """The latest end of an initial delay; None if none goes on."""
+        """The latest end of the initial delay, in ms; None if there is no such delay now."""
         self.grew = False
-        """Whether a member was added since the initial delay was last begun."""
+        """Whether a member was added since the last start of the initial delay."""
         self._offered: Counter[str] = Counter()
 
     @classmethod
     def load(cls, stored: StoredGroup) -> Group:
-        """The group as its last coordinator wrote it."""
+        """Return the group as its last coordinator wrote it."""
         group = cls(stored.group)
         for member in stored.members:
             group.add(
@@ -108,16 +108,16 @@ class Group:
         return group
 
     def stored(self) -> StoredGroup:
-        """For the atomic write."""
+        """Return the data for the atomic write."""
         members = tuple(member.stored() for member in self.members.values())
         return StoredGroup(self.name, self.generation, self.protocol_type, self.protocol, self.leader, members)
 
     def move(self, event: GroupEvent) -> None:
-        """Go where the table leads."""
+        """Move to the next state by the table."""
         self.state = GROUP_TRANSITIONS[self.state, event]
 
     def add(self, member: Member) -> None:
-        """A member that is not in the group yet. The first one leads."""
+        """Add a member that is not in the group yet. The first one becomes the leader."""
         self.members[member.member_id] = member
         if member.instance_id is not None:
             self.static[member.instance_id] = member.member_id
@@ -127,7 +127,7 @@ class Group:
             self.leader = member.member_id
 
     def remove(self, member: Member) -> None:
-        """A member that is in the group. The oldest of the others leads if it led."""
+        """Remove a member. If it led, the oldest of the others becomes the leader."""
         del self.members[member.member_id]
         if member.instance_id is not None and self.static.get(member.instance_id) == member.member_id:
             del self.static[member.instance_id]
@@ -137,7 +137,7 @@ class Group:
             self.leader = next(iter(self.members), None)
 
     def replace(self, old: Member, member_id: str) -> Member:
-        """The process of a static member is another one: it takes the place of the old one under a new id."""
+        """Replace the process of a static member by a new one, with a new member id. Returns: the new member."""
         led = self.leader == old.member_id
         new = Member(
             member_id,
@@ -155,13 +155,13 @@ class Group:
         return new
 
     def offer(self, member: Member, protocols: tuple[Protocol, ...]) -> None:
-        """The member joins again, perhaps with another subscription."""
+        """Set the member's protocols: it joins again, perhaps with another subscription."""
         self._offered.subtract({offered.name for offered in member.protocols})
         self._offered.update({offered.name for offered in protocols})
         member.protocols = protocols
 
     def await_join(self, member: Member, reply_to: int) -> int | None:
-        """The member has joined and waits. Returns: its former request that waits, which it has given up."""
+        """Note that the member has joined and waits. Returns: its earlier waiting request, which this one replaces."""
         former = member.join_reply
         if former is None:
             self.joined += 1
@@ -169,7 +169,7 @@ class Group:
         return former
 
     def take_join(self, member: Member) -> int | None:
-        """The member waits no longer. Returns: the request to answer."""
+        """Note that the member does not wait any more. Returns: the request to answer."""
         reply_to, member.join_reply = member.join_reply, None
         if reply_to is not None:
             self.joined -= 1
@@ -177,16 +177,16 @@ class Group:
 
     @property
     def everybody_joined(self) -> bool:
-        """Whether every known member has joined, and every id that was given out has been used."""
+        """Whether every known member has joined, and every given member id was used."""
         return self.joined == len(self.members) and not self.pending
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """How long the slowest member may take to join again."""
+        """The time that the slowest member may take to join again."""
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     def fits(self, protocol_type: str, protocols: Iterable[Protocol]) -> bool:
-        """Return whether a member that offers these can be in one group with all the others."""
+        """Return whether a member that offers these protocols can be in one group with all the others."""
         names = {offered.name for offered in protocols}
         if not protocol_type or not names:
             return False
@@ -195,11 +195,14 @@ class Group:
         return protocol_type == self.protocol_type and any(self._offered[name] == len(self.members) for name in names)
 
     def common_protocols(self) -> set[str]:
-        """The protocols that all members offer."""
+        """Return the protocols that all members offer."""
         return {name for name, count in self._offered.items() if count == len(self.members)}
 
     def choose_protocol(self) -> str:
-        """Each member votes for the first of its protocols that all offer; of two with as many votes, the leader's."""
+        """Return the protocol with the most votes; of several the one that the leader prefers.
+
+        Each member votes for the first of its protocols that all members offer.
+        """
         common = self.common_protocols()
         votes: Counter[str] = Counter()
         for member in self.members.values():
@@ -209,7 +212,7 @@ class Group:
         return min(votes, key=lambda name: (-votes[name], leaders.index(name)))
 
     def member_list(self) -> tuple[JoinedMember, ...]:
-        """All members as the leader sees them."""
+        """Return all members, for the leader."""
         return tuple(
             JoinedMember(member.member_id, member.instance_id, member.metadata(self.protocol))
             for member in self.members.values()

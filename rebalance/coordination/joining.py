@@ -1,4 +1,4 @@
-"""JoinGroup: its effects depend on the group's state, on the member, and on the request."""
+"""Handles JoinGroup, by the state of the group, the member and the request."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rebalance.coordination.turn import TimerKey, TimerKind, Turn
 
 
 def refusal_of(turn: Turn, group: Group | None, request: JoinGroup) -> Code:
-    """Return why the request cannot be, whatever the group's state; NONE if it can."""
+    """Return why the request is refused in any state of the group; NONE if it is not."""
     settings = turn.settings
     shortest, longest = settings.group_min_session_timeout_ms, settings.group_max_session_timeout_ms
     if not shortest <= request.session_timeout_ms <= longest:
@@ -38,7 +38,7 @@ def _is_one_too_many(turn: Turn, group: Group, request: JoinGroup) -> bool:
 
 
 def join(turn: Turn, group: Group, request: JoinGroup) -> None:
-    """A request that refusal_of() lets pass."""
+    """Handle a request that refusal_of() does not refuse."""
     if request.member_id == NO_MEMBER:
         _join_without_id(turn, group, request)
     elif request.member_id in group.pending:
@@ -53,7 +53,7 @@ def _join_without_id(turn: Turn, group: Group, request: JoinGroup) -> None:
     if request.instance_id is not None and request.instance_id in group.static:
         _replace(turn, group, request, member_id)
     elif request.id_first and request.instance_id is None:
-        # the reply may be lost: a member without an id would join once more, and its first self would be waited for
+        # the reply may be lost: the client would join again without an id, and the group would wait for its first id
         group.pending.add(member_id)
         key = TimerKey(TimerKind.PENDING, group.name, member_id)
         turn.timers.set(key, turn.now, request.session_timeout_ms)
@@ -81,7 +81,7 @@ def _add(turn: Turn, group: Group, request: JoinGroup, member_id: str) -> None:
 
 
 def _replace(turn: Turn, group: Group, request: JoinGroup, member_id: str) -> None:
-    """A static member has started again. If the protocol stays, it takes its old assignment without a rebalance."""
+    """A static member has restarted. If the protocol stays the same, it gets its old assignment without a rebalance."""
     assert request.instance_id is not None
     old = group.members[group.static[request.instance_id]]
     former_leader = group.leader
@@ -90,9 +90,9 @@ def _replace(turn: Turn, group: Group, request: JoinGroup, member_id: str) -> No
     member = group.replace(old, member_id)
     _take_over(group, member, request)
     turn.keep_alive(group, member)
-    # as brokers do, even if the subscription is another one: a client whose assignment does not fit joins again
+    # as in brokers, also if the subscription has changed: a client whose assignment does not fit joins again
     if group.state is GroupState.STABLE and group.choose_protocol() == group.protocol:
-        # a leader gets its former self named as leader: it does not assign anew, but asks for what is assigned
+        # a restarted leader gets its old id as the leader's, so it does not assign again, but asks for its assignment
         turn.effects.append(StoreGroup(group.stored()))
         answer = generation_answer(group, member)
         turn.reply(request.reply_to, replace(answer, leader=former_leader or "", members=()))
@@ -108,8 +108,7 @@ def _join_again(turn: Turn, group: Group, request: JoinGroup) -> None:
         turn.reply(request.reply_to, JoinAnswer(code, request.member_id))
         return
     unchanged = member.protocols == request.protocols
-    # a leader joins a stable group again to have it assigned anew; any other member that repeats a join missed an
-    # answer
+    # a leader joins a stable group again to assign again; any other member that repeats a join has missed the answer
     repeats = group.state is GroupState.COMPLETING_REBALANCE or (
         group.state is GroupState.STABLE and group.leader != member.member_id
     )
@@ -134,7 +133,7 @@ def _take_over(group: Group, member: Member, request: JoinGroup) -> None:
 
 
 def identity_error(group: Group, member_id: str, instance_id: str | None) -> Code:
-    """UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID if a younger process has the static member's place; NONE if known."""
+    """Return NONE for a known member, UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID if a newer process has replaced it."""
     if instance_id is not None and instance_id in group.static and group.static[instance_id] != member_id:
         return Code.FENCED_INSTANCE_ID
     if member_id not in group.members or (instance_id is not None and instance_id not in group.static):

@@ -20,11 +20,11 @@ HEARTBEAT_CODES: Mapping[GroupState, Code] = {
     GroupState.STABLE: Code.NONE,
     GroupState.DEAD: Code.UNKNOWN_MEMBER_ID,
 }
-"""Return the answer for a member of the current generation. While the leader assigns, there is no news."""
+"""{state: the answer to a member of the current generation}. NONE while the leader assigns."""
 
 
 def standing(group: Group, member_id: str, instance_id: str | None, generation: int) -> Code:
-    """NONE if it is a member, in the current generation."""
+    """Return NONE for a member in the current generation, otherwise the error."""
     code = identity_error(group, member_id, instance_id)
     if code is Code.NONE and generation != group.generation:
         return Code.ILLEGAL_GENERATION
@@ -32,7 +32,7 @@ def standing(group: Group, member_id: str, instance_id: str | None, generation: 
 
 
 def sync(turn: Turn, group: Group, request: SyncGroup) -> None:
-    """The leader's sync makes the group Stable; the others' wait for it, or get their assignment at once."""
+    """Handle SyncGroup: the leader's makes the group Stable; the others wait for it, or are answered at once."""
     code = standing(group, request.member_id, request.instance_id, request.generation)
     if code is Code.NONE and group.state is GroupState.PREPARING_REBALANCE:
         code = Code.REBALANCE_IN_PROGRESS
@@ -53,7 +53,7 @@ def sync(turn: Turn, group: Group, request: SyncGroup) -> None:
 
 
 def heartbeat(turn: Turn, group: Group, request: Heartbeat) -> None:
-    """The member lives."""
+    """Handle Heartbeat: extend the member's session, and answer."""
     code = standing(group, request.member_id, request.instance_id, request.generation)
     if code is Code.NONE:
         turn.keep_alive(group, group.members[request.member_id])
@@ -62,7 +62,7 @@ def heartbeat(turn: Turn, group: Group, request: Heartbeat) -> None:
 
 
 def leave(turn: Turn, group: Group, request: LeaveGroup) -> None:
-    """Each member of the request by itself; the answer comes first, since what follows concerns the others."""
+    """Handle LeaveGroup, each member by itself. The answer comes first: the later effects concern other members."""
     left: list[tuple[Leaving, Code]] = []
     going: dict[str, None] = {}
     for leaving in request.leaving:

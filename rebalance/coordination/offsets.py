@@ -19,11 +19,11 @@ COMMIT_CODES: Mapping[GroupState, Code] = {
     GroupState.STABLE: Code.NONE,
     GroupState.DEAD: Code.UNKNOWN_MEMBER_ID,
 }
-"""Return the answer to a commit of the current generation. A member commits before it joins again."""
+"""{state: the answer to a commit of the current generation}. A member commits before it joins again."""
 
 
 def commit(turn: Turn, group: Group, request: CommitOffsets) -> None:
-    """A member commits in its generation; from outside only an empty group can be written."""
+    """Handle CommitOffsets: a member commits in its generation; other clients may write only to an empty group."""
     if request.generation < 0 and group.state is GroupState.EMPTY:
         code = Code.NONE
     else:
@@ -40,23 +40,23 @@ def commit(turn: Turn, group: Group, request: CommitOffsets) -> None:
 
 
 def refuse_commit(turn: Turn, request: CommitOffsets, code: Code) -> None:
-    """The same code for each partition."""
+    """Answer with the same code for each partition."""
     turn.reply(request.reply_to, CommitAnswer(dict.fromkeys(request.offsets, code)))
 
 
 def creates_group(request: CommitOffsets) -> bool:
-    """Return whether a commit to a group that is not known makes one: only from outside, by a tool."""
+    """Return whether the commit creates an unknown group: only a tool's commit does, which has no generation."""
     return request.generation <= NO_GENERATION
 
 
 def fetch(turn: Turn, group: Group | None, request: FetchOffsets) -> None:
-    """A group that is not known has committed nothing."""
+    """Handle FetchOffsets. An unknown group has no committed offsets."""
     known = group.offsets if group is not None else {}
     partitions = request.partitions if request.partitions is not None else tuple(sorted(known))
     turn.reply(request.reply_to, OffsetsAnswer(Code.NONE, {tp: known.get(tp) for tp in partitions}))
 
 
 def _metadata_code(turn: Turn, metadata: str) -> Code:
-    # as brokers do, which count Java's characters of 16 bits and not bytes
+    # brokers count Java's characters of 16 bits, not bytes
     too_large = len(metadata.encode("utf-16-le")) // 2 > turn.settings.offset_metadata_max_bytes
     return Code.OFFSET_METADATA_TOO_LARGE if too_large else Code.NONE

@@ -10,7 +10,7 @@ from rebalance.coordination.turn import TimerKey, TimerKind, Turn
 
 
 def begin_rebalance(turn: Turn, group: Group) -> None:
-    """Members changed. A rebalance that is being prepared already takes the change in."""
+    """Begin a rebalance, because members changed; one that is being prepared includes the change."""
     if group.state is not GroupState.PREPARING_REBALANCE:
         was_empty = group.state is GroupState.EMPTY
         if group.state is GroupState.COMPLETING_REBALANCE:
@@ -33,13 +33,13 @@ def _wait_for_more(turn: Turn, group: Group, delay_ms: int) -> None:
 
 
 def complete_if_joined(turn: Turn, group: Group) -> None:
-    """Begin the generation as soon as every known member has joined; an initial delay goes on."""
+    """Begin the generation as soon as every known member has joined; an initial delay runs to its end."""
     if group.initial_delay_ends is None and group.everybody_joined:
         _complete_join(turn, group)
 
 
 def join_timer_expired(turn: Turn, group: Group) -> None:
-    """The rebalance timeout, or an initial delay, is over."""
+    """Handle the end of the rebalance timeout, or of an initial delay."""
     ends = group.initial_delay_ends
     if ends is not None:
         left_ms = ends - turn.now
@@ -56,7 +56,7 @@ def join_timer_expired(turn: Turn, group: Group) -> None:
 
 
 def _complete_join(turn: Turn, group: Group) -> None:
-    """Begin the next generation with the members that are there. A static member that is away keeps its place."""
+    """Begin the next generation with the members that have joined. An absent static member keeps its place."""
     group.initial_delay_ends = None
     if group.members and not _elect_leader(group):
         turn.timers.set(TimerKey(TimerKind.JOIN, group.name), turn.now, group.rebalance_timeout_ms)
@@ -77,7 +77,7 @@ def _complete_join(turn: Turn, group: Group) -> None:
 
 
 def _elect_leader(group: Group) -> bool:
-    """Elect a leader among the joined members: the present leader if it has joined. False if no member has joined."""
+    """Elect a leader among the joined members: the present leader if it has joined. Return False if none has joined."""
     leader = group.members.get(group.leader or "")
     if leader is None or leader.join_reply is None:
         joined = next((member for member in group.members.values() if member.join_reply is not None), None)
@@ -88,7 +88,7 @@ def _elect_leader(group: Group) -> bool:
 
 
 def generation_answer(group: Group, member: Member) -> JoinAnswer:
-    """The current generation for one member."""
+    """Return the current generation for one member."""
     return JoinAnswer(
         Code.NONE,
         member.member_id,
@@ -101,7 +101,7 @@ def generation_answer(group: Group, member: Member) -> JoinAnswer:
 
 
 def take_assignment(turn: Turn, group: Group) -> None:
-    """The members have the leader's assignment: write it with its generation, then answer the waiting requests."""
+    """Take the leader's assignment: write it with its generation, then answer the waiting requests."""
     turn.move(group, GroupEvent.LEADER_SYNCED)
     turn.effects.append(StoreGroup(group.stored()))
     for member in group.members.values():
@@ -116,7 +116,7 @@ def _end_sync(turn: Turn, group: Group, member: Member, answer: SyncAnswer) -> N
 
 
 def remove_member(turn: Turn, group: Group, member: Member, code: Code = Code.UNKNOWN_MEMBER_ID) -> None:
-    """The member has left or is lost; the group rebalances. A request of it that waits is answered with the code."""
+    """Remove a member that has left or is lost, and rebalance. Its waiting request is answered with the code."""
     dismiss(turn, group, member, code)
     turn.forget_session(group, member.member_id)
     group.remove(member)
@@ -127,14 +127,14 @@ def remove_member(turn: Turn, group: Group, member: Member, code: Code = Code.UN
 
 
 def dismiss(turn: Turn, group: Group, member: Member, code: Code) -> None:
-    """Answer what waits for the member; it stays in the group."""
+    """Answer the member's waiting requests with the code; the member stays in the group."""
     turn.reply(group.take_join(member), JoinAnswer(code, member.member_id))
     turn.reply(member.sync_reply, SyncAnswer(code))
     member.sync_reply = None
 
 
 def session_expired(turn: Turn, group: Group, member: Member) -> None:
-    """Nothing was heard of the member for its session timeout. A member that waits for an answer cannot be heard."""
+    """Remove a member that sent nothing for its session timeout; not one that waits for an answer and cannot send."""
     if member.is_waiting:
         turn.keep_alive(group, member)
     else:
@@ -142,7 +142,7 @@ def session_expired(turn: Turn, group: Group, member: Member) -> None:
 
 
 def drop_pending(turn: Turn, group: Group, member_id: str) -> None:
-    """An id that was given out will not be used."""
+    """Drop a member id with which no member has joined."""
     group.pending.discard(member_id)
     turn.timers.cancel(TimerKey(TimerKind.PENDING, group.name, member_id))
     if group.state is GroupState.PREPARING_REBALANCE:
@@ -150,7 +150,7 @@ def drop_pending(turn: Turn, group: Group, member_id: str) -> None:
 
 
 def drop_group(turn: Turn, group: Group, code: Code) -> None:
-    """The coordinator gives the group up: it answers all waiting requests with the code."""
+    """Answer all waiting requests with the code, and move the group to Dead: the coordinator no longer serves it."""
     for member in group.members.values():
         dismiss(turn, group, member, code)
     turn.move(group, GroupEvent.DROPPED)

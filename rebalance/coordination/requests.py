@@ -1,6 +1,6 @@
 """The requests of members to a group coordinator. Times are milliseconds.
 
-reply_to: the shell's handle for the answer; the coordinator gives it back in a Reply and never looks into it.
+reply_to: the shell's handle for the answer; the coordinator only returns it in a Reply.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from zk_layout.model import TopicPartition
 NO_MEMBER = ""
 """The member id of a member that has none yet."""
 NO_GENERATION = -1
-"""The generation of a commit from outside of the group."""
+"""The generation of a commit by a tool that is no member."""
 
 
 @dataclass(frozen=True, slots=True)
 class Protocol:
-    """One way of assigning that a member offers, with its subscription in that way's encoding."""
+    """One assignment protocol that a member offers, with the member's subscription in that protocol's encoding."""
 
     name: str
     metadata: bytes
@@ -35,7 +35,7 @@ class Leaving:
 
 @dataclass(frozen=True, slots=True)
 class CommittedOffset:
-    """The next offset to read, and what the member noted beside it."""
+    """The next offset to read, and the member's metadata for it."""
 
     offset: int
     metadata: str = ""
@@ -44,7 +44,7 @@ class CommittedOffset:
 
 @dataclass(frozen=True, slots=True)
 class FindCoordinator:
-    """Where is the coordinator of this group?"""
+    """A client asks for the coordinator of this group."""
 
     reply_to: int
     group: str
@@ -72,7 +72,7 @@ class JoinGroup:
 
 @dataclass(frozen=True, slots=True)
 class SyncGroup:
-    """A member wants its assignment. The leader brings the assignments of all; the others bring none."""
+    """A member asks for its assignment. Only the leader sends assignments: those of all members."""
 
     reply_to: int
     group: str
@@ -84,7 +84,7 @@ class SyncGroup:
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """A member lives and believes to be in this generation."""
+    """A member reports that it lives, in this generation."""
 
     reply_to: int
     group: str
@@ -95,7 +95,7 @@ class Heartbeat:
 
 @dataclass(frozen=True, slots=True)
 class LeaveGroup:
-    """Members go."""
+    """Members leave the group."""
 
     reply_to: int
     group: str
@@ -116,7 +116,7 @@ class CommitOffsets:
 
 @dataclass(frozen=True, slots=True)
 class FetchOffsets:
-    """Which offsets are committed? partitions None: all of the group's."""
+    """A client asks for committed offsets. partitions: None = all of the group's."""
 
     reply_to: int
     group: str

@@ -1,6 +1,6 @@
-"""The states of a group and of the coordinator itself, and their transitions. The tables are data.
+"""The states of a group and of the coordinator itself, with tables of their transitions.
 
-docs/coordination.md shows both tables as pictures, made by draw().
+docs/coordination.md shows both tables as diagrams, which draw() makes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class GroupState(Enum):
     COMPLETING_REBALANCE = "CompletingRebalance"
     """The generation has begun. The coordinator waits for the leader's assignment."""
     STABLE = "Stable"
-    """Every member can have its assignment."""
+    """Every member can get its assignment."""
     DEAD = "Dead"
     """The coordinator has dropped the group."""
 
@@ -40,11 +40,11 @@ class CoordinatorState(Enum):
     """The state of the coordinator itself."""
 
     DOWN = "Down"
-    """It is not elected: it sends every client to another coordinator."""
+    """It is not elected: clients have to find another coordinator."""
     CATCHING_UP = "CatchingUp"
-    """It is elected and reads its groups: it asks every client to try again."""
+    """It is elected and reads its groups: clients have to try again."""
     READY = "Ready"
-    """It answers."""
+    """It serves requests."""
 
 
 class CoordinatorEvent(Enum):
@@ -68,7 +68,7 @@ GROUP_TRANSITIONS: Mapping[tuple[GroupState, GroupEvent], GroupState] = {
     (GroupState.STABLE, GroupEvent.MEMBERS_CHANGED): GroupState.PREPARING_REBALANCE,
     (GroupState.STABLE, GroupEvent.DROPPED): GroupState.DEAD,
 }
-"""An event that is not in the table for a state cannot happen in that state: it is a defect, and raises KeyError."""
+"""An event that the table lacks for a state cannot happen in that state; it would be a defect, and raises KeyError."""
 
 COORDINATOR_TRANSITIONS: Mapping[tuple[CoordinatorState, CoordinatorEvent], CoordinatorState] = {
     (CoordinatorState.DOWN, CoordinatorEvent.ELECTED): CoordinatorState.CATCHING_UP,
@@ -82,7 +82,7 @@ _Event = TypeVar("_Event", bound=Enum)
 
 
 def draw(transitions: Mapping[tuple[_State, _Event], _State], first: _State) -> str:
-    """A table as a mermaid state diagram, for docs/coordination.md."""
+    """Return a table as a mermaid state diagram, for docs/coordination.md."""
     lines = ["stateDiagram-v2", f"    [*] --> {first.value}"]
     lines += [f"    {state.value} --> {then.value}: {event.value}" for (state, event), then in transitions.items()]
     return "\n".join(lines)

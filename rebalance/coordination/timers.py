@@ -1,8 +1,8 @@
-"""Many timers at a cost that does not depend on how many run.
+"""Timers whose cost does not depend on how many run.
 
-Deadlines are rounded up to slots of SLOT_MS. A timer is an entry of its slot, so setting it anew takes two changes of a
-dictionary. The heap holds slots, not timers: it has at most the longest delay divided by SLOT_MS entries, however many
-members set their sessions anew. A timer therefore fires up to SLOT_MS late and never early.
+Deadlines are rounded up to slots of SLOT_MS. A timer is an entry of its slot, so a restart takes two changes of a
+dictionary. The heap holds slots, not timers. It has at most the longest delay divided by SLOT_MS entries, however
+many members extend their sessions. A timer therefore fires up to SLOT_MS late and never early.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ class Timers(Generic[_Key]):
         self._slots: dict[int, dict[_Key, None]] = {}
         self._order: list[int] = []
         self.operations = 0
-        """Changes of the dictionaries and entries moved in the heap so far; for the test of the cost."""
+        """Changes of the dictionaries and moved entries of the heap so far; for the test of the cost."""
 
     def __len__(self) -> int:
         return len(self._slot_of)
 
     def set(self, key: _Key, now: int, delay_ms: int) -> None:
-        """Let the timer fire at now + delay_ms instead of whenever it was to fire; never at now itself."""
+        """Let the timer fire at now + delay_ms, in place of an earlier setting; never at now itself."""
         self.cancel(key)
         if delay_ms >= NEVER_MS:
-            # its slot would stay in the heap for ever, one for each time that it is set anew
+            # each setting would leave a slot in the heap for ever
             return
         slot = -(-(now + max(delay_ms, 1)) // SLOT_MS)
         if slot not in self._slots:
@@ -47,16 +47,16 @@ class Timers(Generic[_Key]):
         self.operations += 2
 
     def cancel(self, key: _Key) -> None:
-        """Forget the timer; none running is fine."""
+        """Cancel the timer; harmless if it does not run."""
         slot = self._slot_of.pop(key, None)
         if slot is not None:
             del self._slots[slot][key]
             self.operations += 2
 
     def take_due(self, now: int) -> _Key | None:
-        """Take one timer that is over, in the order of the slots and in a slot in the order of setting; None: no more.
+        """Take one due timer, in the order of slots, and in a slot in the order of setting; None if there is none.
 
-        One by one, because what the first one leads to may cancel or renew the next.
+        Only one, because its handler may cancel or restart the next one.
         """
         while self._order and self._order[0] * SLOT_MS <= now:
             slot = self._slots[self._order[0]]
@@ -69,5 +69,5 @@ class Timers(Generic[_Key]):
         return None
 
     def next_deadline(self) -> int | None:
-        """When take_due() should be asked next; a slot that has become empty may be named."""
+        """Return when to call take_due() next; None without timers. At that time there may be nothing to take."""
         return self._order[0] * SLOT_MS if self._order else None

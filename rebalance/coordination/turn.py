@@ -23,7 +23,7 @@ class TimerKind(Enum):
 
 
 class TimerKey(NamedTuple):
-    """A timer of one group; member is empty for a timer of the group itself."""
+    """A timer of one group, or of one member. member: empty for a timer of the group itself."""
 
     kind: TimerKind
     group: str
@@ -32,11 +32,11 @@ class TimerKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Milliseconds, with Kafka's names and defaults, but for the initial delay, which Kafka sets to 3000.
+    """Times are in ms, with Kafka's names and defaults, except the initial delay, which is 3000 in Kafka.
 
     group_initial_rebalance_delay_ms: how long an empty group waits for more members after each new one.
-    group_max_size: the largest number of members; None for any number. offset_metadata_max_bytes: in spite of its
-    name it limits characters. empty_group_ms: how long a group without members and offsets is remembered.
+    group_max_size: the largest number of members; None = no limit. offset_metadata_max_bytes: limits characters, in
+    spite of its name. empty_group_ms: how long the coordinator keeps a group without members and offsets.
     """
 
     group_min_session_timeout_ms: int = 6_000
@@ -58,19 +58,19 @@ class Turn:
     effects: list[Effect] = field(default_factory=list)
 
     def reply(self, to: int | None, answer: Answer) -> None:
-        """Answer a request; None: no client waits."""
+        """Answer a request; None = no client waits."""
         if to is not None:
             self.effects.append(Reply(to, answer))
 
     def move(self, group: Group, event: GroupEvent) -> None:
-        """Lead the group to its next state, and say so."""
+        """Move the group to its next state, and add the effect that reports it."""
         group.move(event)
         self.effects.append(Moved(group.name, group.state, group.generation, event))
 
     def keep_alive(self, group: Group, member: Member) -> None:
-        """The member was heard: its session begins anew."""
+        """Restart the member's session timeout: the coordinator got a request of the member, or has answered one."""
         self.timers.set(TimerKey(TimerKind.SESSION, group.name, member.member_id), self.now, member.session_timeout_ms)
 
     def forget_session(self, group: Group, member_id: str) -> None:
-        """The member is no longer expected."""
+        """Stop the member's session timeout."""
         self.timers.cancel(TimerKey(TimerKind.SESSION, group.name, member_id))
