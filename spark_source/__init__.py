@@ -1,4 +1,4 @@
-"""ZooKeeper consumer groups for Spark: register(spark) makes the formats known to a session."""
+"""ZooKeeper consumer groups for Spark: register(spark) adds the formats to a session."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ def main(zookeeper: str, group: str, pairs: tuple[str, ...], *, as_json: bool) -
 
 
 def _end(number: int, _: FrameType | None) -> None:
-    sys.exit(128 + number)  # as an exception, so that Spark and its folder go first
+    sys.exit(128 + number)  # an exception, so that Spark ends and its folder is deleted first
 
 
 def _read(options: dict[str, str]) -> list[Row]:
@@ -73,7 +73,7 @@ def _read(options: dict[str, str]) -> list[Row]:
             try:
                 rows = spark.read.format("zk_offsets").options(**options).load().collect()
             except PySparkException as error:
-                # while the JVM lives: it is asked for the text of its errors
+                # while the JVM runs: the text of its errors comes from it
                 raise SparkReadError(reason_of(error)) from error
     except PySparkException as error:
         raise SparkReadError(f"Spark does not start: {reason_of(error)}") from error
@@ -87,7 +87,7 @@ def _as_json(value: object) -> str:
 
 
 def print_table(rows: Sequence[Row]) -> None:
-    """For people; below it, what cannot be read and why."""
+    """Print a table for people, and below it why znodes cannot be read."""
     numbers = {column.name for column in COLUMNS if column.type in {ColumnType.INT, ColumnType.LONG}}
     print_rows(
         [Column(name, is_number=name in numbers, folds=True) for name in SHOWN],

@@ -1,6 +1,6 @@
-"""Builds Arrow columns as Spark wants them. No I/O, no Spark.
+"""Builds Arrow columns in the form that Spark needs. No I/O, no Spark.
 
-Spark compares the schema of a batch with the one it asked for and takes no other: types, order and nullability.
+Spark accepts a batch only if its schema equals the requested one in types, order and nullability.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ _MOST_MS = (2**63 - 1) // 1000
 
 
 def message_times(times_ms: NDArray[np.int64], absent: NDArray[np.bool_]) -> pa.Array:
-    """Times of messages as Spark has them, in us since 1970; null where there is none.
+    """Return times of messages as Spark's timestamps, in us since 1970; null for messages without one.
 
-    Null, too, where Spark's type has no room for it: a producer may write whatever it likes, nanoseconds for one.
+    Null, too, if Spark's type cannot hold the time: a producer may write any number, for example nanoseconds.
     """
     absent = absent | (times_ms > _MOST_MS) | (times_ms < -_MOST_MS)
     micros = np.where(absent, 0, times_ms) * 1000
@@ -64,12 +64,12 @@ def message_times(times_ms: NDArray[np.int64], absent: NDArray[np.bool_]) -> pa.
 
 
 def arrow_schema(columns: Sequence[ArrowColumn]) -> pa.Schema:
-    """The schema that a batch of these columns must have."""
+    """Return the schema that a batch of these columns must have."""
     return pa.schema([pa.field(column.name, ARROW_TYPES[column.type], column.nullable) for column in columns])
 
 
 def record_batch(columns: Sequence[ArrowColumn], values: Sequence[Sequence[object]]) -> pa.RecordBatch:
-    """One batch; values has one sequence of equal length for each column, None for null.
+    """Return one batch. values: for each column a sequence of the same length, None for null.
 
     Raises: pyarrow.ArrowInvalid for a value that is not of its column's type.
     """

@@ -1,4 +1,4 @@
-"""The batch read of zk_offsets: planned on the driver, carried out on the executors."""
+"""The batch read of zk_offsets: the driver plans it, the executors carry it out."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ class GroupsPartition(InputPartition):
 
 
 class ZkOffsetsReader(DataSourceReader):
-    """Reads what groups have committed and own.
+    """Reads the committed offsets and owners of groups.
 
-    Made on the driver in a Python worker of its own, asked for its partitions, then pickled to the executors, where
-    read runs for each partition. So it holds options and nothing that is open.
+    Spark makes it on the driver, in a Python worker of its own, asks for its partitions, and pickles it to the
+    executors, where read runs for each partition. So it holds options and nothing that is open.
 
-    Spark does this once for each load(), and keeps the result for all queries on that DataFrame or view. Whatever a
-    later query is to see anew is therefore found by read. For the same reason there is no pushFilters: the filters of
-    one query would stay in force for the next.
+    Spark does this once for each load(), and keeps the result for all queries on that DataFrame or view. So read must
+    find everything that a later query is to see anew. For the same reason there is no pushFilters: the filters of one
+    query would stay in force for the next.
     """
 
     def __init__(self, options: ReadOptions, columns: tuple[RequestedColumn, ...]) -> None:
@@ -44,16 +44,16 @@ class ZkOffsetsReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         """Divide the groups among tasks by name. Runs on the driver, once for each load().
 
-        Raises: ZooKeeperError, MissingGroupsError, MissingListenerError, ConfigError; Spark makes them an
+        Raises: ZooKeeperError, MissingGroupsError, MissingListenerError, ConfigError; Spark turns them into an
         AnalysisException.
         """
         log_notes(self._options)
         return [*plan_groups(self._options, self._columns)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read the groups of one partition, a batch for some groups at a time. Runs on an executor.
+        """Read the groups of one partition; each batch has some of the groups. Runs on an executor.
 
-        Raises: ZooKeeperError, upon which Spark tries the task again; MissingGroupsError.
+        Raises: ZooKeeperError, after which Spark retries the task; MissingGroupsError.
         """
         assert isinstance(partition, GroupsPartition)
         for rows, facts in read_snapshot(self._options, self._columns, partition.groups):
@@ -62,7 +62,7 @@ class ZkOffsetsReader(DataSourceReader):
 
 
 def log_notes(options: ReadOptions) -> None:
-    """Say what an operator should look at in the configuration."""
+    """Log the warnings and notes of the configuration."""
     for warning in options.cluster.warnings:
         logger.warning("%s", warning)
     for note in options.cluster.notes:
@@ -70,7 +70,7 @@ def log_notes(options: ReadOptions) -> None:
 
 
 def plan_groups(options: ReadOptions, columns: Sequence[RequestedColumn]) -> Sequence[GroupsPartition]:
-    """Divide the groups among tasks by name, as they are now; always into one task at least.
+    """Divide the present groups among tasks by name; at least one task.
 
     Raises: ZooKeeperError, MissingGroupsError, MissingListenerError, ConfigError.
     """

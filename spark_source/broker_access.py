@@ -1,4 +1,4 @@
-"""Whether the brokers accept this client, asked before a question that would wait for an answer."""
+"""Checks whether the brokers accept this client, before a request to them would run into its timeout."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _TIMEOUT_S = 5.0
 
 
 def check_access(config: ClusterConfig, brokers: Sequence[Broker]) -> None:
-    """Refuse what can never work. A broker that does not answer is no failure yet; a plain listener refuses no client.
+    """Refuse settings that can never work. A broker that does not answer is no error, and PLAINTEXT is not tried.
 
-    Raises: ConfigError for a setting that librdkafka does not take, MissingListenerError; BrokerRefusedError for
+    Raises: ConfigError for a setting that librdkafka does not accept, MissingListenerError; BrokerRefusedError for
     credentials or certificates.
     """
     settings = query_settings(config, brokers)

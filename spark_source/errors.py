@@ -1,25 +1,25 @@
-"""The Spark sources' branch of the error tree.
+"""Errors of the Spark sources.
 
 LegacyConsumerError (zk_layout.errors)
   SparkSourceError
     SchemaMismatchError             a column that the format does not have, or not with this type
     MissingGroupsError              missingGroups=fail, and some of the groups do not exist
-    MissingOffsetsError             offsets are given for other partitions than there are
+    MissingOffsetsError             the given offsets are for other partitions than the read ones
     NoTopicsError                   the option chooses no topic at all
-    NoSuchPartitionsError           the option partitions names some that there are not
+    NoSuchPartitionsError           the option partitions names some that do not exist
     NoMessageAtTimeError            startingOffsetsByTimestampStrategy=error, and a log ends before the time
-    DataLossError                   the logs do not hold all that was to be read
-    UndecidedError                  retriable; a transaction is open before the end that was wanted
-    CheckpointError                 the checkpoint of a query holds offsets that cannot be
+    DataLossError                   the logs do not hold all messages of the range
+    UndecidedError                  retriable; a transaction is open before the wanted end
+    CheckpointError                 the checkpoint of a query holds impossible offsets
     RangeReadError                  retriable; a task did not get all messages of its range
-    LiveGroupError                  members of the group own partitions, and a stream would commit beside them
-    OwnershipLostError              another member owns what a stream with claimOwnership had
-    UnreadableZnodeError            mode=FAILFAST, and a znode holds what no member can read
-    OffsetWriteError                offsets cannot be written as asked; nothing was, but what it names
-    DamagedSegmentError             damagedSegments=fail, and a file is not sound to its end
-    SparkReadError                  a local Spark could not read; the reason is the source's own, or Spark's
+    LiveGroupError                  the group has members, and a stream would commit beside them
+    OwnershipLostError              another member owns partitions of a stream with claimOwnership
+    UnreadableZnodeError            mode=FAILFAST, and a znode holds data that no member can read
+    OffsetWriteError                offsets cannot be written; none was, except those that it names
+    DamagedSegmentError             damagedSegments=fail, and a file is damaged
+    SparkReadError                  a local Spark could not read; the reason is the source's or Spark's
 
-Options that cannot be used as given are ConfigError. Spark hands a Python error on as text; see reasons.
+Wrong options raise ConfigError. Spark passes a Python error on as text; see reasons.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ from zk_layout.errors import LegacyConsumerError
 from zk_layout.model import TopicPartition
 
 _SHOWN = 20
-"""How many partitions or members a message names: all, as a rule."""
+"""The most partitions or members that a message names; seldom are there more."""
 
 
 class SparkSourceError(LegacyConsumerError):
-    """A DataFrame cannot be made as asked."""
+    """A DataFrame cannot be read or written as requested."""
 
 
 class SchemaMismatchError(SparkSourceError):
-    """A column of the user's schema that cannot be delivered."""
+    """The source cannot deliver a column of the user's schema."""
 
     def __init__(self, column: str, reason: str) -> None:
         super().__init__(column, reason)
@@ -52,7 +52,7 @@ class SchemaMismatchError(SparkSourceError):
 
 
 class MissingGroupsError(SparkSourceError):
-    """Entries of the option groups that fit no group."""
+    """Entries of the option groups match no group."""
 
     def __init__(self, groups: tuple[str, ...]) -> None:
         super().__init__(groups)
@@ -66,7 +66,7 @@ class MissingGroupsError(SparkSourceError):
 
 
 class MissingOffsetsError(SparkSourceError):
-    """JSON in startingOffsets or endingOffsets that does not fit the partitions there are."""
+    """JSON in startingOffsets or endingOffsets does not match the partitions that are read."""
 
     def __init__(self, option: str, missing: tuple[TopicPartition, ...], unknown: tuple[TopicPartition, ...]) -> None:
         super().__init__(option, missing, unknown)
@@ -95,7 +95,7 @@ class NoSuchPartitionsError(SparkSourceError):
 
 
 class NoMessageAtTimeError(SparkSourceError):
-    """Partitions without a message of the wanted time or later."""
+    """Partitions have no message of the wanted time or later."""
 
     def __init__(self, option: str, partitions: tuple[TopicPartition, ...]) -> None:
         super().__init__(option, partitions)
@@ -110,7 +110,7 @@ class NoMessageAtTimeError(SparkSourceError):
 
 
 class NoTopicsError(SparkSourceError):
-    """A whitelist or blacklist that chooses no topic."""
+    """A whitelist or blacklist matches no topic."""
 
     def __init__(self, choice: str, topics: int) -> None:
         super().__init__(choice, topics)
@@ -123,7 +123,7 @@ class NoTopicsError(SparkSourceError):
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """A range that was to be read and its log, which holds earliest to latest and so not all of it."""
+    """A wanted range, and its log, which holds only earliest to latest."""
 
     partition: TopicPartition
     start: int
@@ -146,10 +146,9 @@ class Lost:
 
 @dataclass(frozen=True, slots=True)
 class LostLog:
-    """A log that is gone with its topic, and how far it was read.
+    """A log that is gone with its topic, and the offset up to which it was read.
 
-    known_end: where it ended when it was seen last; None if this query never saw it. again: a topic of this name was
-    created since.
+    known_end: its last known end; None if this query never read one. again: a topic of this name was created since.
     """
 
     partition: TopicPartition
@@ -165,13 +164,13 @@ class LostLog:
             rest = f"{self.known_end - self.start} offsets from {self.start} on, and what came later, were not read"
         else:
             rest = f"all before {self.start} was read, and nothing that came later"
-        # tasks ask for offsets, whichever topic of the name has them by then
+        # tasks ask for offsets by the topic's name, so they read whichever topic has that name then
         doubt = "; the batch before may hold messages of the new topic" if self.again else ""
         return f"{self.partition}: its topic {happened}: {rest}{doubt}"
 
 
 class DataLossError(SparkSourceError):
-    """failOnDataLoss=true, and the logs do not hold all that was to be read."""
+    """failOnDataLoss=true, and the logs do not hold all messages of the range."""
 
     def __init__(self, lost: tuple[Lost | LostLog, ...]) -> None:
         super().__init__(lost)
@@ -182,9 +181,9 @@ class DataLossError(SparkSourceError):
 
 
 class UndecidedError(SparkSourceError):
-    """isolation.level=read_committed, and the wanted end lies behind a transaction that is still open.
+    """isolation.level=read_committed, and the wanted end lies after the beginning of an open transaction.
 
-    logs: the partition, the wanted end, and where the first open transaction begins.
+    logs: the partition, the wanted end, and the beginning of the first open transaction.
     """
 
     retriable: ClassVar[bool] = True
@@ -210,7 +209,7 @@ class CheckpointError(SparkSourceError):
 
 
 class RangeReadError(SparkSourceError):
-    """A task waited in vain for the rest of its range."""
+    """A task did not get the rest of its range in time."""
 
     retriable: ClassVar[bool] = True
 
@@ -226,7 +225,7 @@ class RangeReadError(SparkSourceError):
 
 
 class LiveGroupError(SparkSourceError):
-    """A group that members are busy with."""
+    """A stream must not commit, because the group has members."""
 
     def __init__(self, group: str, members: tuple[str, ...]) -> None:
         super().__init__(group, members)
@@ -242,7 +241,7 @@ class LiveGroupError(SparkSourceError):
 
 
 class OwnershipLostError(SparkSourceError):
-    """Partitions that a stream had claimed belong to somebody else."""
+    """Other members own partitions that a stream had claimed."""
 
     def __init__(self, group: str, owners: dict[TopicPartition, str]) -> None:
         super().__init__(group, owners)
@@ -255,7 +254,7 @@ class OwnershipLostError(SparkSourceError):
 
 
 class UnreadableZnodeError(SparkSourceError):
-    """A znode whose row would have an error."""
+    """No member can read a znode; with mode=PERMISSIVE its row would have an error."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -266,9 +265,9 @@ class UnreadableZnodeError(SparkSourceError):
 
 
 class OffsetWriteError(SparkSourceError):
-    """Offsets that were not written.
+    """Offsets were not written.
 
-    left: those that were written and could not be put back, and those of which nobody knows, as text.
+    left: as text, those that were written and could not be restored, and those of which nobody knows.
     """
 
     def __init__(self, reason: str, left: tuple[str, ...] = ()) -> None:
@@ -282,7 +281,7 @@ class OffsetWriteError(SparkSourceError):
 
 
 class DamagedSegmentError(SparkSourceError):
-    """A stored segment that is not sound to its end, and all of it was to be read."""
+    """A stored segment is damaged, and the read wants all of it."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -304,6 +303,6 @@ class SparkReadError(SparkSourceError):
 
 
 def _some(things: Sequence[object]) -> str:
-    """The first few, and how many there are besides."""
+    """Return the first few things as text, and the number of the others."""
     shown = ", ".join(map(str, things[:_SHOWN]))
     return shown if len(things) <= _SHOWN else f"{shown} and {len(things) - _SHOWN} more"

@@ -1,4 +1,4 @@
-"""A small Spark in this process: quiet, on loopback, gone without a trace afterwards."""
+"""A small Spark in this process: quiet, on loopback, with no files left at its end."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _ENDING_S = 20.0
 
 @contextmanager
 def local_spark(name: str, *, cores: int = 2) -> Iterator[SparkSession]:
-    """A session of local[cores] whose files lie in a temporary folder and whose JVM ends with the block.
+    """Start a session of local[cores], with its files in a temporary folder; its JVM ends with the block.
 
-    Only for a process of its own: the settings hold for every session of the process, and what Spark, its JVM and its
-    Python workers write to standard error goes to a file for as long as the block lasts.
+    Only for a process of its own: the settings hold for every session of the process. During the block, all that Spark,
+    its JVM and its Python workers write to standard error goes to a file.
     """
     with tempfile.TemporaryDirectory(prefix="spark-", ignore_cleanup_errors=True) as folder:
         log = Path(folder) / "spark.log"
@@ -29,7 +29,7 @@ def local_spark(name: str, *, cores: int = 2) -> Iterator[SparkSession]:
             try:
                 yield _start(name, cores, Path(folder))
             finally:
-                _stop()  # also a Spark that was only half started
+                _stop()  # also if Spark has failed to start
 
 
 def _start(name: str, cores: int, folder: Path) -> SparkSession:
@@ -38,7 +38,7 @@ def _start(name: str, cores: int, folder: Path) -> SparkSession:
     settings: dict[str, bool | float | int | str | None] = {
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
-        # little work in a short life: the optimising compiler would cost more than it gains
+        # this JVM runs briefly: the optimising compiler would cost more time than it saves
         "spark.driver.extraJavaOptions": " ".join(
             ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-UsePerfData", f"-Djava.io.tmpdir={folder}")
         ),
@@ -65,13 +65,13 @@ def _stop() -> None:
 
 
 def _end_jvm() -> None:
-    """End what pyspark lets live as long as this process, and wait until its files are no longer written to."""
+    """End the JVM, which pyspark keeps until this process ends, and wait until it does not write its files any more."""
     gateway = SparkContext._gateway  # noqa: SLF001 - there is no public way
     if gateway is None:
         return
     SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001
     process = gateway.proc
-    process.stdin.close()  # the JVM takes the end of its input as the end of its driver
+    process.stdin.close()  # the JVM exits at the end of its input
     try:
         process.wait(timeout=_ENDING_S)
     except subprocess.TimeoutExpired:
@@ -82,7 +82,7 @@ def _end_jvm() -> None:
 
 @contextmanager
 def _stderr_to(path: Path) -> Iterator[None]:
-    # by descriptor, for the JVM and the Python workers inherit it
+    # by descriptor, because the JVM and the Python workers inherit descriptor 2
     sys.stderr.flush()
     kept = os.dup(2)
     try:

@@ -1,4 +1,4 @@
-"""Asks the brokers where logs begin and end, for one task or one plan."""
+"""Asks the brokers for the first offsets and the ends of logs, for one task or one plan."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ Offsets = dict[TopicPartition, int]
 
 
 def check_brokers(config: ClusterConfig, store: ZkStore) -> None:
-    """Refuse, before any task runs, what cannot reach a broker; no broker at all is only worth a warning.
+    """Before any task runs, refuse settings with which no broker can be reached. Without any broker only log a warning.
 
-    Raises: ConfigError for a setting that librdkafka does not take, MissingListenerError, BrokerRefusedError.
+    Raises: ConfigError for a setting that librdkafka does not accept, MissingListenerError, BrokerRefusedError.
     """
     try:
         check_access(config, read_brokers(store))
@@ -35,7 +35,7 @@ def check_brokers(config: ClusterConfig, store: ZkStore) -> None:
 
 
 class LogEndsReader:
-    """Where logs begin and end, as far as wanted. Once no broker answers none is asked again: all is null then."""
+    """Reads first offsets and ends of logs, as far as wanted. Once no broker answers, it asks no more: all are null."""
 
     def __init__(self, config: ClusterConfig, store: ZkStore, wanted: frozenset[Need]) -> None:
         timeout_s = min(_LONGEST_ANSWER_S, config.socket_timeout_ms / 1000)
@@ -44,7 +44,7 @@ class LogEndsReader:
         self._silent = False
 
     def read(self, partitions: Collection[TopicPartition]) -> tuple[Offsets, Offsets]:
-        """The begins and the ends of these logs, as far as wanted. Raises: ConfigError, MissingListenerError."""
+        """Return the wanted first offsets and ends of these logs. Raises: ConfigError, MissingListenerError."""
         if self._silent or not partitions:
             return {}, {}
         try:
@@ -58,5 +58,5 @@ class LogEndsReader:
             return {}, {}
 
     def close(self) -> None:
-        """Free the connections; twice is harmless."""
+        """Close the connections; twice is harmless."""
         self._offsets.close()

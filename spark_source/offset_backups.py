@@ -1,4 +1,4 @@
-"""The backups that a write of zk_offsets makes, as rows that can be written back."""
+"""Reads the backups of a write of zk_offsets, as rows that can be written again."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ if TYPE_CHECKING:
 
 
 def old_offsets(file: str | Path) -> list[OffsetRow]:
-    """The rows (group, topic, partition, offset) in a file of backupFolder, to be written back.
+    """Return the rows (group, topic, partition, offset) of a file in backupFolder, for a write that restores them.
 
-    Where the offset is None there was none; nullOffsets=delete puts that back, too.
+    offset: None if there was none; a write with nullOffsets=delete restores that, too.
     Raises: BadOffsetFileError, OSError.
     """
-    # not with the module: Spark imports the package into workers that have no use for these
+    # imported here: Spark imports the package into workers that do not need these modules
     from legacy_consumer.operations.admin.offset_files import read_offsets
     from spark_source.offset_rows import as_rows
 

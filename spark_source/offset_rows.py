@@ -1,4 +1,4 @@
-"""Rows that are to become committed offsets: which columns, and which values they may have. No I/O."""
+"""Rows of offsets to commit: their columns and allowed values. No I/O."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ GroupOffsets: TypeAlias = "dict[str, dict[TopicPartition, int | None]]"
 _TYPES = {"group": ("string",), "topic": ("string",), "partition": ("int", "bigint"), "offset": ("bigint", "int")}
 _MOST_PARTITION = 2**31 - 1
 _NO_ZNODE = re.compile("[/\\x00-\\x1f\\x7f-\\x9f\\ud800-\\uf8ff\\ufff0-\\uffff]")
-"""Characters that ZooKeeper takes in no name."""
+"""Characters that ZooKeeper accepts in no name."""
 
 
 def offset_columns(fields: Iterable[tuple[str, str]]) -> tuple[str, str, str, str]:
-    """The names, as the DataFrame spells them, of group, topic, partition and offset. fields: (name, type as Spark's).
+    """Return the DataFrame's names of group, topic, partition and offset. fields: (name, Spark's type).
 
-    Raises: SchemaMismatchError for a column that is missing, stands twice, has another type, or is one too many.
+    Raises: SchemaMismatchError for a column that is missing, occurs twice, has another type, or is unknown.
     """
     found: dict[str, str] = {}
     for name, type_name in fields:
@@ -43,7 +43,7 @@ def offset_columns(fields: Iterable[tuple[str, str]]) -> tuple[str, str, str, st
 
 
 def check_batch(batch: pa.RecordBatch, names: tuple[str, str, str, str], *, may_delete: bool) -> Iterator[OffsetRow]:
-    """The rows of a batch, each checked. Raises: OffsetWriteError naming the first that cannot be."""
+    """Yield the rows of a batch, each checked. Raises: OffsetWriteError for the first wrong one."""
     columns = [batch.column(batch.schema.get_field_index(name)).to_pylist() for name in names]
     for group, topic, partition, offset in zip(*columns, strict=True):
         row = f"(group {group!r}, topic {topic!r}, partition {partition}, offset {offset})"
@@ -61,7 +61,7 @@ def check_batch(batch: pa.RecordBatch, names: tuple[str, str, str, str], *, may_
 
 
 def merge(rows: Iterable[OffsetRow]) -> GroupOffsets:
-    """{group: {partition: offset}}. Raises: OffsetWriteError for two offsets for the same partition."""
+    """Return {group: {partition: offset}}. Raises: OffsetWriteError for two offsets of the same partition."""
     merged: GroupOffsets = {}
     for group, topic, partition, offset in rows:
         own = merged.setdefault(group, {})
@@ -73,7 +73,7 @@ def merge(rows: Iterable[OffsetRow]) -> GroupOffsets:
 
 
 def as_rows(groups: Mapping[str, Mapping[TopicPartition, int | None]]) -> list[OffsetRow]:
-    """The other way round, sorted."""
+    """Return the rows of merged offsets, sorted."""
     return [
         (group, tp.topic, tp.partition, offset)
         for group, own in sorted(groups.items())

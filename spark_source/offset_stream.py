@@ -1,8 +1,8 @@
-"""The streaming read of zk_offsets: snapshot after snapshot, for lag over time.
+"""The streaming read of zk_offsets: snapshot after snapshot, to show lag over time.
 
-ZooKeeper keeps no history, so a batch that Spark repeats after a failure is a snapshot of then, not of the first time;
-its rows say so in read_at. A snapshot is read by the executors. With changesOnly the driver reads it, compares it with
-the one before and hands out the rows that differ; the first one of a query is complete.
+ZooKeeper keeps no history. So a batch that Spark repeats after a failure is a new snapshot, and read_at shows its
+time. The executors read a snapshot. With changesOnly the driver reads it, compares it with the last one and returns
+the rows that differ; the first snapshot of a query is complete.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from zk_layout.model import TopicPartition
 logger = safe_logger(__name__)
 
 _POLL_S = 0.1
-"""Without a trigger interval Spark asks every 10 ms for something new."""
+"""Without a trigger interval Spark asks every 10 ms for new offsets."""
 
 SnapshotOffset: TypeAlias = "dict[str, int]"
 Seen: TypeAlias = "tuple[object, ...]"
 
 
 class ChangedRows(InputPartition):
-    """Rows that the driver read, with what was read beside them."""
+    """Rows that the driver read, with the facts for their columns."""
 
     def __init__(self, rows: tuple[GroupPartition, ...], facts: Facts) -> None:
         super().__init__(None)
@@ -46,7 +46,7 @@ class ChangedRows(InputPartition):
 class ZkOffsetsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """A snapshot for each trigger, at least snapshotIntervalMs apart. Its offsets are times: {"at_ms": ...}.
 
-    All but read runs on the driver in one process; read runs on the executors from a pickled copy.
+    All methods run on the driver in one process, except read, which runs on the executors in a pickled copy.
     """
 
     def __init__(self, options: ReadOptions, columns: tuple[RequestedColumn, ...]) -> None:
@@ -58,33 +58,33 @@ class ZkOffsetsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         """The end of the last batch of changes, and its tasks."""
 
     def initialOffset(self) -> SnapshotOffset:  # noqa: N802 - Spark's name
-        """Before the first snapshot."""
+        """Return the offset before the first snapshot."""
         log_notes(self._options)
         return {"at_ms": 0}
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """One snapshot is all there is now."""
+        """Read only one snapshot, of this moment."""
         self._target_ms = _now_ms()
 
     def latestOffset(self, start: SnapshotOffset, limit: ReadLimit) -> SnapshotOffset:  # noqa: N802, ARG002
-        """Now, or start while the last snapshot is too young. Raises: CheckpointError."""
+        """Return the present time, or start while the last snapshot is too young. Raises: CheckpointError."""
         last_ms = start.get("at_ms")
         if type(last_ms) is not int:
             raise CheckpointError(f"holds {start!r} where the time of a snapshot should be")
         if self._target_ms is not None:
             return {"at_ms": self._target_ms}
         now_ms = _now_ms()
-        # a clock that was put back does not stop the snapshots
+        # a clock that was set back must not stop the snapshots
         if 0 <= now_ms - last_ms < self._options.snapshot_interval_ms:
             time.sleep(_POLL_S)
             return start
         return {"at_ms": now_ms}
 
     def partitions(self, start: SnapshotOffset, end: SnapshotOffset) -> Sequence[InputPartition]:
-        """The tasks of one snapshot. Raises: ZooKeeperError, MissingGroupsError, MissingListenerError.
+        """Return the tasks of one snapshot. Raises: ZooKeeperError, MissingGroupsError, MissingListenerError.
 
-        Spark asks again for the same batch if the query uses the stream several times, as a union of its parts does.
-        With changesOnly each of these scans gets the same rows: a second look would find no changes.
+        Spark asks again for the same batch if the query uses the stream several times, for example in a union.
+        With changesOnly each of these scans gets the same rows: a second reading would find no changes.
         """
         if start == end:
             return []
@@ -97,7 +97,7 @@ class ZkOffsetsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         return self._changed[1]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """One task. Runs on an executor."""
+        """Read one task. Runs on an executor."""
         if isinstance(partition, ChangedRows):
             yield as_batch(self._columns, partition.rows, partition.facts)
             return
@@ -137,7 +137,7 @@ def _members_of(row: GroupPartition, facts: Facts) -> Mapping[tuple[str, str], s
 
 
 def _of(rows: Sequence[GroupPartition], facts: Facts) -> Facts:
-    """Only what these rows need, for they travel."""
+    """Return only the facts of these rows, since Spark pickles them."""
     partitions = {TopicPartition(row.topic, row.partition) for row in rows}
     groups = {row.group for row in rows}
     return Facts(

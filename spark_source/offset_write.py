@@ -1,9 +1,9 @@
 """The write of zk_offsets: rows (group, topic, partition, offset) become committed offsets.
 
-Tasks only check and collect rows; they travel to the driver as commit messages. When every task has succeeded the
-driver looks at all groups, checks all offsets, saves what stands there, and writes each group in one multi over the
-versions that it saw (a group of some thousand partitions in several). If a group cannot be written, what was written of
-it and of others is put back.
+Tasks only check and collect rows; Spark sends them to the driver as commit messages. When every task has succeeded,
+the driver reads all groups, checks all offsets, saves the present ones, and writes each group in one multi at the
+versions that it read (a group of some thousand partitions in several). If a group cannot be written, the driver
+restores the offsets that it has written, of this group and of others.
 """
 
 from __future__ import annotations
@@ -56,13 +56,13 @@ class ZkOffsetsWriter(DataSourceArrowWriter):
         self._names = names
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """Check the rows of one task and send them on. Runs on an executor. Raises: OffsetWriteError."""
+        """Check and return the rows of one task. Runs on an executor. Raises: OffsetWriteError."""
         may_delete = self._options.null_offsets is NullOffsets.DELETE
         rows = [row for batch in iterator for row in check_batch(batch, self._names, may_delete=may_delete)]
         return CollectedRows(tuple(rows))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Write all that the tasks collected. Runs on the driver, once.
+        """Write all rows of the tasks. Runs on the driver, once.
 
         Raises: OffsetWriteError with the reason; then nothing is written, except what it names.
         """
@@ -83,7 +83,10 @@ class ZkOffsetsWriter(DataSourceArrowWriter):
             raise OffsetWriteError(str(error)) from error
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Nothing was written, so there is nothing to undo. Spark calls this, too, when commit failed and said why."""
+        """Log failed tasks. Spark calls this also after an error of commit, which has reported the reason itself.
+
+        There is nothing to undo: tasks write nothing.
+        """
         failed = sum(message is None for message in messages)
         if failed:
             logger.warning("no offset was written: %d of %d tasks failed", failed, len(messages))
@@ -143,7 +146,7 @@ class ZkOffsetsWriter(DataSourceArrowWriter):
 
 
 def _check_folder(folder: str) -> None:
-    """Raises: BackupError if no file can be made there."""
+    """Raises: BackupError if no file can be created in the folder."""
     try:
         with tempfile.TemporaryFile(dir=folder):
             pass
@@ -179,9 +182,9 @@ def make_plans(store: ZkStore, wanted: GroupOffsets) -> list[OffsetPlan]:
 
 
 def write_all(store: ZkStore, plans: Sequence[OffsetPlan], *, force: bool) -> None:
-    """Write all, or none: what was written before a failure is put back.
+    """Write all plans, or none: offsets written before a failure are restored.
 
-    Raises: OffsetWriteError; it names what could not be put back, and what may have been written.
+    Raises: OffsetWriteError; it names offsets that could not be restored, and those that may have been written.
     """
     written: list[OffsetPlan] = []
     try:
@@ -208,7 +211,7 @@ def write_all(store: ZkStore, plans: Sequence[OffsetPlan], *, force: bool) -> No
 
 
 def _standing_part(plan: OffsetPlan, error: LegacyConsumerError, *, is_written: bool) -> OffsetPlan:
-    """The part of a plan that is known to stand in ZooKeeper after the error of this plan or of another one."""
+    """Return the part of a plan that is known to be in ZooKeeper after the error of this plan or of another one."""
     changes = plan.to_write if is_written else ()
     if isinstance(error, OffsetsHalfWrittenError) and error.group == plan.group:
         half = set(error.done)
@@ -223,14 +226,14 @@ def _standing_part(plan: OffsetPlan, error: LegacyConsumerError, *, is_written: 
 
 
 def _may_be_carried_out(error: LegacyConsumerError) -> bool:
-    """Whether the last multi had no answer."""
+    """Return whether the last multi had no answer."""
     if isinstance(error, OffsetsHalfWrittenError):
         return error.unknown > 0
     return isinstance(error, ZooKeeperError) and error.retriable
 
 
 def _reason(error: LegacyConsumerError) -> str:
-    """Why nothing is written, without what the error says of the part that was and is put back."""
+    """Return the reason of an error, without its text about the written part, which is restored."""
     if isinstance(error, OffsetsHalfWrittenError):
         return error.reason
     if isinstance(error, TopicMadeAnewError):
@@ -239,7 +242,7 @@ def _reason(error: LegacyConsumerError) -> str:
 
 
 def undoing(plan: OffsetPlan) -> OffsetPlan:
-    """The plan that puts back what stood there, over what the plan wrote; not what could not be read before."""
+    """Return the plan that restores the offsets before this plan, except those that could not be read."""
     return OffsetPlan(
         plan.group,
         tuple(
@@ -251,7 +254,7 @@ def undoing(plan: OffsetPlan) -> OffsetPlan:
 
 
 def _written(change: OffsetChange) -> Standing:
-    """How a partition stands after its change."""
+    """Return the offset and version of a partition after its change."""
     if change.after is None:
         return Standing()
     version = 0 if change.before.version is None else change.before.version + 1

@@ -1,4 +1,4 @@
-"""The columns of zk_offsets: names, types, meaning, and how each is made from what was read. No I/O.
+"""The columns of zk_offsets: names, types, meaning, and how each is made from the rows and facts. No I/O.
 
 A user's schema chooses among them by name. What it leaves out is not read either where that costs something: the log
 columns ask the brokers, the columns of members and leaders read more znodes. Spark imports the names into several
@@ -32,16 +32,16 @@ class Need(Enum):
 
 
 BROKER_NEEDS = frozenset({Need.LOG_START, Need.LOG_END})
-"""The needs that only brokers can answer."""
+"""The needs for which brokers are asked."""
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """The facts beside the rows, as far as some column needs them.
+    """Data beside the rows, as far as some column needs them.
 
-    start, end: of the logs; partitions that no broker answered for are missing. members: what each registered member
-    subscribes to, by group and consumer id; None if its registration cannot be read. states: leaders and replicas.
-    read_at_ms: by the clock of whoever read.
+    start, end: first offsets and ends of the logs, without partitions for which no broker answered. members: the
+    subscription of each registered member, by group and consumer id; None if its registration cannot be read. states:
+    leaders and replicas. read_at_ms: by the clock of the reading process.
     """
 
     start: Mapping[TopicPartition, int] = field(default_factory=dict)
@@ -56,7 +56,7 @@ Values: TypeAlias = "Callable[[Sequence[GroupPartition], Facts], Sequence[object
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column. needs: what must be read for it."""
+    """One column. needs: the facts that must be read for it."""
 
     name: str
     type: ColumnType
@@ -75,7 +75,7 @@ def _log_ends(rows: Sequence[GroupPartition], facts: Facts) -> list[int | None]:
 
 
 def _looks(rows: Sequence[GroupPartition], facts: Facts) -> list[PartitionLag]:
-    """As `groups describe` sees the rows."""
+    """Return the rows as `groups describe` shows them."""
     from legacy_consumer.operations.admin.groups import partition_lag
 
     members: dict[str, dict[str, int]] = {}
@@ -244,7 +244,10 @@ _BY_NAME = {column.name: column for column in COLUMNS}
 
 @dataclass(frozen=True, slots=True)
 class RequestedColumn:
-    """A column as the user's schema has it: its name in the user's spelling. Crosses to the executors by name."""
+    """A column of the user's schema: its name in the user's spelling, and source, a name in COLUMNS.
+
+    Only names are pickled to the executors.
+    """
 
     name: str
     source: str
@@ -252,17 +255,17 @@ class RequestedColumn:
 
     @property
     def column(self) -> Column:
-        """The column that this one is made from."""
+        """The column of the format from which this one is made."""
         return _BY_NAME[self.source]
 
     @property
     def arrow(self) -> ArrowColumn:
-        """How Spark wants it."""
+        """The column with its type for Arrow."""
         return ArrowColumn(self.name, self.column.type, self.nullable)
 
 
 def request_columns(fields: Iterable[tuple[str, str, bool]]) -> tuple[RequestedColumn, ...]:
-    """The columns of a schema: (name, type as Spark's, nullable) each. Raises: SchemaMismatchError, ConfigError."""
+    """Return the columns of a schema of (name, Spark's type, nullable). Raises: SchemaMismatchError, ConfigError."""
     return tuple(
         RequestedColumn(name, known.name, nullable) for name, known, nullable in match_columns(fields, COLUMNS)
     )

@@ -1,7 +1,6 @@
-"""The common part of the options of both formats: how to reach the cluster, and how a name is found.
+"""The common options of the formats: how to reach the cluster, and how a name is found.
 
-Spark hands options over with their names in small letters; here they are spelled as they are documented and found
-whatever their case.
+Spark passes options with their names in lower case; here they are spelled as documented, and found in any case.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ SEGMENTS_FORMAT = "kafka_segments"
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One option: default_text is a word for the docs, as `required` or `none`."""
+    """One option. default_text: a word for the docs, such as `required` or `none`."""
 
     name: str
     default_text: str
@@ -32,7 +31,7 @@ class Option:
 
 
 def property_options(names: Collection[str]) -> tuple[Option, ...]:
-    """Properties of consumers that are options too, as their table says."""
+    """Return the properties of consumers with these names as options."""
     return tuple(Option(known.name, known.default_text, known.meaning) for known in PROPERTIES if known.name in names)
 
 
@@ -46,13 +45,13 @@ RDKAFKA_OPTION = Option(f"{RDKAFKA_PREFIX}*", "none", "`rdkafka.X` sets librdkaf
 
 _ELSEWHERE = {name.lower(): reason for name, reason in {**IGNORED, **HINTS}.items()}
 _KAFKA_PREFIX = "kafka."
-"""Of consumers' properties among the options of Spark's own Kafka source."""
+"""The prefix of consumers' properties among the options of Spark's own Kafka source."""
 HIDDEN_OPTIONS = "(?i)auth[.]digest|[.]pem$|oauthbearer[.]config|private[.]key"
-"""Names of options that are secrets; those with password, secret or token in them Spark hides by itself."""
+"""Names of options that hold secrets. Spark itself hides names with password, secret or token in them."""
 _TABLE_PREFIX = "option."
-"""Of options when a table is created with them; read or written later, it has none at all."""
+"""The prefix of options with which a table is created. When the table is read or written later, it has no options."""
 _TABLE_OWNER = "owner"
-"""An option that Spark itself adds for a table that is created."""
+"""An option that Spark itself adds when it creates a table."""
 _PROPERTY_NAMES = {known.name for known in PROPERTIES}
 
 
@@ -71,9 +70,9 @@ def sort_options(
     properties: Collection[Option],
     hints: Mapping[str, str],
 ) -> SortedOptions:
-    """Tell own options from properties. hints: {name in small letters: why it is none}.
+    """Divide the given options into own ones and properties. hints: {name in lower case: why it is no option}.
 
-    Raises: ConfigError naming the first that is neither, with what was probably meant.
+    Raises: ConfigError for the first that is neither, with the option that the user probably means.
     """
     advice = f"use CREATE TEMPORARY VIEW ... USING {form} OPTIONS (...)"
     if any(key.lower() == _TABLE_OWNER or key.lower().startswith(_TABLE_PREFIX) for key in given):
@@ -115,7 +114,7 @@ def _unknown(form: str, small: str, names: Mapping[str, str], hints: Mapping[str
 
 
 def _of_the_kafka_source(form: str, small: str, names: Mapping[str, str]) -> str:
-    """Return why there is no kafka.X."""
+    """Return why there is no option kafka.X."""
     if small in names:
         return f"write it without the prefix, {names[small]}"
     if small in _ELSEWHERE:
@@ -127,7 +126,7 @@ Word = TypeVar("Word", bound=Enum)
 
 
 def word(own: Mapping[str, str], name: str, default: Word) -> Word:
-    """The option's value among the words of an enumeration. Raises: ConfigError."""
+    """Return the option's value as a member of an enumeration. Raises: ConfigError."""
     text = own.get(name)
     if text is None:
         return default
@@ -139,7 +138,7 @@ def word(own: Mapping[str, str], name: str, default: Word) -> Word:
 
 
 def flag(own: Mapping[str, str], name: str, *, default: bool) -> bool:
-    """true or false. Raises: ConfigError."""
+    """Return the option's value, true or false. Raises: ConfigError."""
     text = own.get(name, str(default)).strip().lower()
     if text not in {"true", "false"}:
         raise ConfigError(name, own[name], "must be true or false")
@@ -147,7 +146,7 @@ def flag(own: Mapping[str, str], name: str, *, default: bool) -> bool:
 
 
 def number(own: Mapping[str, str], name: str, *, maximum: int = 2**63 - 1) -> int | None:
-    """A whole number of at least 1, None without one. Raises: ConfigError."""
+    """Return the option's value, an integer of at least 1; None if it is not given. Raises: ConfigError."""
     text = own.get(name)
     if text is None:
         return None
@@ -159,7 +158,7 @@ def number(own: Mapping[str, str], name: str, *, maximum: int = 2**63 - 1) -> in
 
 def whole_number(text: str, *, most: int) -> int | None:
     """Return the number, 0 or more; None if the text is no number, or one above most."""
-    # Python reads no more than 4,300 digits
+    # int() raises ValueError for more than 4,300 digits
     if not (text.isascii() and text.isdecimal()) or len(text) > len(str(most)):
         return None
     found = int(text)
@@ -171,7 +170,7 @@ _UNIT_MS = {None: 1, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_
 
 
 def duration_ms(own: Mapping[str, str], name: str, default: str) -> int:
-    """A time as Spark writes it, such as 15m, in milliseconds. Raises: ConfigError."""
+    """Return a time in Spark's form, such as 15m, in milliseconds. Raises: ConfigError."""
     text = own.get(name, default)
     match = _DURATION.fullmatch(text.strip().lower())
     if match is None:

@@ -1,4 +1,4 @@
-"""Every option of zk_offsets as data, and what a read, a stream or a write was told. Docs and tests use the tables."""
+"""All options of zk_offsets as data, and the options of one read, stream or write. Docs and tests use the tables."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ _MOST_PARTITIONS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """The options of a read of zk_offsets, from parse_options. They cross to the executors, with passwords."""
+    """The options of a read of zk_offsets, from parse_options. Pickled to the executors, with passwords."""
 
     cluster: ClusterConfig
     groups: NamePatterns
@@ -138,7 +138,7 @@ class WriteOptions:
 
 
 def parse_options(given: Mapping[str, str]) -> ReadOptions:
-    """Check all options of a read. Raises: ConfigError naming the first that cannot be, before any I/O."""
+    """Check all options of a read. Raises: ConfigError for the first wrong one, before any I/O."""
     found = _sorted(given)
     own = found.own
     _refuse_of_the_other(own, WRITE_OPTIONS, "is for writes")
@@ -155,7 +155,7 @@ def parse_options(given: Mapping[str, str]) -> ReadOptions:
 
 
 def check_batch_read(options: ReadOptions) -> None:
-    """Refuse what only a stream can do. Raises: ConfigError."""
+    """Refuse options of streams. Raises: ConfigError."""
     if options.changes_only:
         raise ConfigError("changesOnly", "true", "is for streams: a batch read has no snapshot to compare with")
     if options.snapshot_interval_ms != _SNAPSHOT_INTERVAL_MS:
@@ -163,7 +163,7 @@ def check_batch_read(options: ReadOptions) -> None:
 
 
 def parse_write_options(given: Mapping[str, str]) -> WriteOptions:
-    """Check all options of a write. Raises: ConfigError naming the first that cannot be, before any I/O."""
+    """Check all options of a write. Raises: ConfigError for the first wrong one, before any I/O."""
     found = _sorted(given)
     own = found.own
     _refuse_of_the_other(own, OWN_OPTIONS, "is for reads: filter the DataFrame before it is written")

@@ -1,4 +1,4 @@
-"""Names of groups and topics as a user lists them: plain or as globs."""
+"""Names of groups and topics in a user's list: names or globs."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ def is_topic_name(name: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class NamePatterns:
-    """Names and globs; none at all match every name. Upper and lower case differ, as they do in ZooKeeper."""
+    """Names and globs; an empty list matches every name. Case matters, as in ZooKeeper."""
 
     entries: tuple[str, ...] = ()
 
     def matches(self, name: str) -> bool:
-        """Return whether one of the entries is the name, or a glob that fits it."""
+        """Return whether an entry is the name, or a glob that matches it."""
         return not self.entries or any(_fits(name, entry) for entry in self.entries)
 
     def without_match(self, names: Iterable[str]) -> tuple[str, ...]:
-        """The entries that fit none of the names."""
+        """Return the entries that match none of the names."""
         known = tuple(names)
         return tuple(entry for entry in self.entries if not any(_fits(name, entry) for name in known))
 
 
 def _fits(name: str, entry: str) -> bool:
-    # a group that others named `a[1]` is found under its own name too
+    # a group whose name is `a[1]` matches its own name, too
     return name == entry or fnmatchcase(name, entry)

@@ -1,4 +1,4 @@
-"""How a read is divided into tasks. No I/O."""
+"""Divides a read of groups into tasks. No I/O."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 GROUPS_PER_TASK = 64
-"""A task costs a Python worker and a ZooKeeper session, some 50 ms; 64 groups with offsets are read in less."""
+"""A task costs a Python worker and a ZooKeeper session, about 50 ms; it reads 64 groups with offsets in less."""
 MOST_TASKS = 8
-"""Without numPartitions: more sessions at once would only queue in the one ZooKeeper."""
+"""The most tasks without numPartitions: ZooKeeper would only queue the requests of more sessions."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupRange:
-    """The groups from the name `first` on and before the name `end`, if there is one. Crosses to the executors.
+    """The groups from the name `first` on and before the name `end`, if there is one. Pickled to the executors.
 
-    A task is given names between which it reads, and not a list of groups: Spark keeps a plan for as long as the
-    DataFrame lives, and a group that is created later belongs to one of its tasks as well.
+    A task has names between which it reads, not a list of groups: Spark keeps a plan for as long as the DataFrame
+    lives, and a group that is created later must belong to one of its tasks as well.
     """
 
     first: str = ""
@@ -32,7 +32,7 @@ ALL_GROUPS = GroupRange()
 
 
 def split_groups(groups: Sequence[str], num_partitions: int | None = None) -> list[GroupRange]:
-    """Cut all names into ranges: each of the sorted groups, and each that is created later, lies in one of them.
+    """Divide all names into ranges, so that each of the sorted groups, and each later one, lies in one of them.
 
     Five groups in two: a b c, d e; the ranges are "" to d, and from d on. No more ranges than groups, but at least one.
     """

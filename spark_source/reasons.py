@@ -1,4 +1,4 @@
-"""The reason in the text that Spark makes of a Python error: Spark puts the traceback before the message."""
+"""Finds the reason in Spark's text of a Python error: Spark puts the traceback before the message."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ _UNKNOWN = re.compile(rf"\[DATA_SOURCE_NOT_FOUND\] [^:]*: ({OFFSETS_FORMAT}|{MES
 
 
 def reason_of(error: BaseException) -> str:
-    """The one line that says what went wrong.
+    """Return the one line that says what went wrong.
 
     Spark's text may hold several tracebacks, cause first; the last one is the error that was raised here. Py4J puts the
-    error of the JVM after its own, in a line that begins with a colon. A format that Spark does not find was not
-    registered in the session that is active in the calling thread.
+    error of the JVM after its own, in a line that begins with a colon. If Spark does not find a format, nobody has
+    registered it in the session that is active in the calling thread.
     """
     text = str(error)
     if unknown := _UNKNOWN.search(text):

@@ -1,7 +1,7 @@
-"""A stream that cannot be as asked: says why when Spark first calls it.
+"""A reader for a stream that is refused: it raises the reason when Spark first calls it.
 
-When making a stream's reader fails, Spark's worker stumbles over the reader that it never got, and its own error
-("cannot access local variable 'reader'") is all that the user sees. So the reader is made, and fails.
+If making a stream's reader raises an error, Spark's worker fails because it has no reader, and the user sees only
+Spark's own error ("cannot access local variable 'reader'"). So a reader is made, and its methods raise the reason.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from zk_layout.errors import LegacyConsumerError
 
 
 class RefusedStreamReader(DataSourceStreamReader):
-    """Every call raises the same error. Lives in the worker that plans, and never crosses to an executor."""
+    """Every method raises the same error. It stays in the worker that plans, and is never pickled to an executor."""
 
     def __init__(self, error: LegacyConsumerError) -> None:
         self._error = error
@@ -25,23 +25,23 @@ class RefusedStreamReader(DataSourceStreamReader):
         raise self._error
 
     def initialOffset(self) -> NoReturn:  # noqa: N802 - Spark's name
-        """Raises: why there is no stream."""
+        """Raise the reason why there is no stream."""
         self._refuse()
 
     def getDefaultReadLimit(self) -> NoReturn:  # noqa: N802
-        """Raises: why there is no stream."""
+        """Raise the reason why there is no stream."""
         self._refuse()
 
     def latestOffset(self, start: dict[str, object], limit: ReadLimit) -> NoReturn:  # noqa: N802, ARG002
-        """Raises: why there is no stream."""
+        """Raise the reason why there is no stream."""
         self._refuse()
 
     def partitions(self, start: dict[str, object], end: dict[str, object]) -> Sequence[InputPartition]:  # noqa: ARG002
-        """Raises: why there is no stream."""
+        """Raise the reason why there is no stream."""
         self._refuse()
 
     def read(self, partition: InputPartition) -> Iterator[tuple[object, ...]]:  # noqa: ARG002
-        """Raises: why there is no stream."""
+        """Raise the reason why there is no stream."""
         self._refuse()
 
 

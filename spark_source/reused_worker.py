@@ -1,4 +1,4 @@
-"""A Python worker of Spark that is used for task after task."""
+"""For a Python worker of Spark that runs one task after the other."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from pyspark import TaskContext
 
 
 def spare_modules_from_collection() -> None:
-    """Have the garbage collector leave alone what the modules of this worker hold; elsewhere nothing happens.
+    """Exclude the objects of this worker's modules from garbage collection; outside of a task do nothing.
 
-    Spark calls gc.collect() after each task. With the decoder, Arrow and pandas loaded that goes through more than
-    120,000 objects, which takes longer than a small task reads.
+    Spark calls gc.collect() after each task. With the decoder, Arrow and pandas loaded, that visits more than 120,000
+    objects, which takes longer than a small task reads.
     """
     if TaskContext.get() is not None:
         _freeze_once()

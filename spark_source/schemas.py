@@ -1,4 +1,4 @@
-"""A user's schema, matched with the columns that a format has. No I/O."""
+"""Matches a user's schema with the columns of a format. No I/O."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from zk_layout.errors import ConfigError
 
 
 class KnownColumn(Protocol):
-    """A column that a format has."""
+    """A column of a format."""
 
     @property
     def name(self) -> str:
-        """As it is documented."""
+        """The documented name."""
 
     @property
     def type(self) -> ColumnType:
-        """As Spark has it."""
+        """The type, with Spark's name."""
 
     @property
     def nullable(self) -> bool:
@@ -30,7 +30,7 @@ Known = TypeVar("Known", bound=KnownColumn)
 
 
 def schema_ddl(columns: Iterable[KnownColumn]) -> str:
-    """The schema without one of the user's, as Spark reads it. All nullable, so that it can be merged with others.
+    """Return the schema of a read without a user's schema, as DDL. All columns are nullable, so that it can be merged.
 
     A bare `timestamp` would be another type with spark.sql.timestampType=TIMESTAMP_NTZ.
     """
@@ -41,10 +41,10 @@ def schema_ddl(columns: Iterable[KnownColumn]) -> str:
 def match_columns(
     fields: Iterable[tuple[str, str, bool]], columns: Sequence[Known]
 ) -> Iterator[tuple[str, Known, bool]]:
-    """For each field of a schema, (name, type as Spark calls it, nullable), the column it means; case does not count.
+    """Yield (name, column, nullable) for each field (name, Spark's type, nullable) of a schema; case does not count.
 
-    Raises: SchemaMismatchError for a column that is unknown, stands twice, has another type, or is NOT NULL where null
-    can be; ConfigError for a schema without columns, whose rows Spark would count as none.
+    Raises: SchemaMismatchError for a column that is unknown, occurs twice, has another type, or is NOT NULL though it
+    may be null; ConfigError for a schema without columns, for which Spark would count no rows.
     """
     by_name = {column.name.lower(): column for column in columns}
     seen: set[str] = set()

@@ -1,4 +1,4 @@
-"""Reads groups as rows, with whatever the columns need beside them: what a task of zk_offsets does."""
+"""Reads groups as rows, with the facts for their columns: the work of a task of zk_offsets."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Rows = Sequence[GroupPartition]
 
 
 def wanted_groups(options: ReadOptions, store: ZkStore) -> list[str]:
-    """The groups that there are now and that the options choose, sorted.
+    """Return the existing groups that the options choose, sorted.
 
     Raises: ZooKeeperError; MissingGroupsError with missingGroups=fail.
     """
@@ -44,7 +44,7 @@ def wanted_groups(options: ReadOptions, store: ZkStore) -> list[str]:
 def read_snapshot(
     options: ReadOptions, columns: Sequence[RequestedColumn], among: GroupRange
 ) -> Iterator[tuple[Rows, Facts]]:
-    """The rows of the groups of this range, some groups at a time; connected from the first to the last.
+    """Yield the rows of the groups of this range, some groups at a time; connected from the first to the last.
 
     Raises: ZooKeeperError; MissingGroupsError with missingGroups=fail; UnreadableZnodeError with mode=FAILFAST.
     """
@@ -68,7 +68,7 @@ def read_snapshot(
             partitions = {TopicPartition(row.topic, row.partition) for row in rows}
             members = _read_subscriptions(store, some) if Need.MEMBERS in needed else {}
             states = _read_states(store, partitions) if Need.STATES in needed else {}
-            # the ends of the logs come after the offsets: the other way round lag could fall below 0
+            # log ends are read after the offsets: in the other order lag could be below 0
             starts, ends = ask_brokers(partitions)
             if options.mode is ReadMode.FAILFAST:
                 _refuse_errors(rows)
@@ -76,7 +76,7 @@ def read_snapshot(
 
 
 def as_batch(columns: Sequence[RequestedColumn], rows: Rows, facts: Facts) -> pa.RecordBatch:
-    """The columns of these rows."""
+    """Return the columns of these rows."""
     return record_batch(
         [requested.arrow for requested in columns], [requested.column.values(rows, facts) for requested in columns]
     )

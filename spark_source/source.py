@@ -1,6 +1,6 @@
-"""The formats as Spark knows them.
+"""The formats, as the classes that Spark calls.
 
-Spark imports this into several Python workers for every query, so each part is loaded by whoever needs it.
+Spark imports this module into several Python workers for every query, so each part is imported where it is used.
 """
 
 from __future__ import annotations
@@ -41,12 +41,13 @@ REDACTION = "spark.sql.redaction.options.regex"
 
 
 def register(spark: SparkSession) -> None:
-    """Make the formats known to this session: zk_offsets, zk_messages and kafka_segments, for spark.read.format.
+    """Register the formats zk_offsets, zk_messages and kafka_segments with this session, for spark.read.format.
 
-    Extends what the session hides of options in plans and in Spark's event log (spark.sql.redaction.options.regex) by
-    secrets whose names Spark does not know. Makes the session the active one of the calling thread, for writes look
-    formats up there: a thread of Python's own calls register again. The executors need this package installed, or
-    brought by --py-files.
+    Extends spark.sql.redaction.options.regex, so that the session hides also secrets with names that Spark does not
+    know in plans and in Spark's event log. Makes the session the active one of the calling thread, because writes look
+    formats
+    up there: a thread of the user's code must call register again. The executors need this package installed, or added
+    by --py-files.
     """
     hidden = spark.conf.get(REDACTION, "") or ""
     if HIDDEN_OPTIONS not in hidden:
@@ -61,9 +62,9 @@ def register(spark: SparkSession) -> None:
 
 
 def _let_streams_find_py_files() -> None:
-    """The worker that plans a stream looks for --py-files where Spark does not put them (seen with 4.3.0).
+    """Link the folder in which the worker that plans a stream looks for --py-files to the one where they are.
 
-    It looks into a folder streaming_job within the folder where they are.
+    The worker looks in a folder streaming_job within the right folder (seen with 4.3.0).
     """
     from pyspark import SparkFiles
 
@@ -77,9 +78,9 @@ def _let_streams_find_py_files() -> None:
 
 
 class ZkOffsets(DataSource):
-    """The format zk_offsets: what the groups under /consumers have committed, own and lag behind.
+    """The format zk_offsets: committed offsets, owners and lag of the groups under /consumers.
 
-    Made by Spark in a Python worker on the driver; holds the options as text and is pickled from there.
+    Spark makes it in a Python worker on the driver and pickles it from there; it holds the options as text.
     """
 
     @classmethod
@@ -88,12 +89,15 @@ class ZkOffsets(DataSource):
         return OFFSETS_FORMAT
 
     def schema(self) -> str:
-        """All columns. Runs with load(), unless the user gives a schema. Raises: ConfigError."""
+        """Return all columns. Runs with load(), unless the user gives a schema. Raises: ConfigError."""
         parse_options(self.options)
         return schema_ddl(COLUMNS)
 
     def reader(self, schema: StructType) -> ZkOffsetsReader:
-        """The batch read; runs on the driver when a query is planned. Raises: ConfigError, SchemaMismatchError."""
+        """Return the batch read; runs on the driver when a query is planned.
+
+        Raises: ConfigError, SchemaMismatchError.
+        """
         from spark_source.batch import ZkOffsetsReader
 
         options = parse_options(self.options)
@@ -101,7 +105,10 @@ class ZkOffsets(DataSource):
         return ZkOffsetsReader(options, request_columns(_fields(schema)))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
-        """Snapshot after snapshot; runs on the driver when a query starts. What cannot be, the reader says."""
+        """Return the streaming read; runs on the driver when a query starts.
+
+        The returned reader raises the errors of the options.
+        """
         from spark_source.offset_stream import ZkOffsetsStreamReader
         from spark_source.refused_stream import reader_or_refusal
 
@@ -110,7 +117,7 @@ class ZkOffsets(DataSource):
         )
 
     def writer(self, schema: StructType, overwrite: bool) -> ZkOffsetsWriter:
-        """The write; runs on the driver when a query is planned. Raises: ConfigError, SchemaMismatchError."""
+        """Return the write; runs on the driver when a query is planned. Raises: ConfigError, SchemaMismatchError."""
         from spark_source.offset_write import ZkOffsetsWriter
 
         options = parse_write_options(self.options)
@@ -121,16 +128,16 @@ class ZkOffsets(DataSource):
         return ZkOffsetsWriter(options, offset_columns((name, kind) for name, kind, _ in _fields(schema)))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> NoReturn:  # noqa: N802, ARG002
-        """Raises: ConfigError, for there is none."""
+        """Raises: ConfigError, because the format has no streaming write."""
         raise ConfigError(
             "format", OFFSETS_FORMAT, "is no sink of a stream: write each batch, with writeStream.foreachBatch"
         )
 
 
 class ZkMessages(DataSource):
-    """The format zk_messages: the messages of topics, from where a group stands or from anywhere else.
+    """The format zk_messages: the messages of topics, from the group's offsets or from any others.
 
-    Made by Spark in a Python worker on the driver; holds the options as text and is pickled from there.
+    Spark makes it in a Python worker on the driver and pickles it from there; it holds the options as text.
     """
 
     @classmethod
@@ -139,14 +146,17 @@ class ZkMessages(DataSource):
         return MESSAGES_FORMAT
 
     def schema(self) -> str:
-        """The columns of Spark's own Kafka source. Runs with load(), unless the user gives a schema.
+        """Return the columns of Spark's own Kafka source. Runs with load(), unless the user gives a schema.
 
         Raises: ConfigError.
         """
         return schema_ddl(default_columns(headers=parse_message_options(self.options).include_headers))
 
     def reader(self, schema: StructType) -> ZkMessagesReader:
-        """The batch read; runs on the driver when a query is planned. Raises: ConfigError, SchemaMismatchError."""
+        """Return the batch read; runs on the driver when a query is planned.
+
+        Raises: ConfigError, SchemaMismatchError.
+        """
         from spark_source.messages.batch import ZkMessagesReader
 
         options = parse_message_options(self.options)
@@ -154,15 +164,18 @@ class ZkMessages(DataSource):
         return ZkMessagesReader(options, request_message_columns(_fields(schema)))
 
     def writer(self, schema: StructType, overwrite: bool) -> NoReturn:  # noqa: ARG002
-        """Raises: ConfigError, for there is none."""
+        """Raises: ConfigError, because the format has no write."""
         raise ConfigError("format", MESSAGES_FORMAT, "only reads: write messages with Spark's own Kafka sink")
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> NoReturn:  # noqa: N802
-        """Raises: ConfigError, for there is none."""
+        """Raises: ConfigError, because the format has no write."""
         self.writer(schema, overwrite)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
-        """The streaming read; runs on the driver when a query starts. What cannot be, the reader says."""
+        """Return the streaming read; runs on the driver when a query starts.
+
+        The returned reader raises the errors of the options.
+        """
         from spark_source.messages.stream import ZkMessagesStreamReader
         from spark_source.refused_stream import reader_or_refusal
 
@@ -177,7 +190,7 @@ class ZkMessages(DataSource):
 class KafkaSegments(DataSource):
     """The format kafka_segments: the messages in log segments that were copied from brokers.
 
-    Made by Spark in a Python worker on the driver; holds the options as text and is pickled from there.
+    Spark makes it in a Python worker on the driver and pickles it from there; it holds the options as text.
     """
 
     @classmethod
@@ -186,11 +199,14 @@ class KafkaSegments(DataSource):
         return SEGMENTS_FORMAT
 
     def schema(self) -> str:
-        """The columns of zk_messages. Runs with load(), unless the user gives a schema. Raises: ConfigError."""
+        """Return the columns of zk_messages. Runs with load(), unless the user gives a schema. Raises: ConfigError."""
         return schema_ddl(default_columns(headers=parse_segment_options(self.options).include_headers))
 
     def reader(self, schema: StructType) -> KafkaSegmentsReader:
-        """The batch read; runs on the driver when a query is planned. Raises: ConfigError, SchemaMismatchError."""
+        """Return the batch read; runs on the driver when a query is planned.
+
+        Raises: ConfigError, SchemaMismatchError.
+        """
         from legacy_consumer.fetching.fetchers import decoder_obstacle
         from spark_source.segments.reader import KafkaSegmentsReader
 
@@ -200,15 +216,15 @@ class KafkaSegments(DataSource):
         return KafkaSegmentsReader(options, request_message_columns(_fields(schema)))
 
     def writer(self, schema: StructType, overwrite: bool) -> NoReturn:  # noqa: ARG002
-        """Raises: ConfigError, for there is none."""
+        """Raises: ConfigError, because the format has no write."""
         raise ConfigError("format", SEGMENTS_FORMAT, "only reads")
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> NoReturn:  # noqa: N802
-        """Raises: ConfigError, for there is none."""
+        """Raises: ConfigError, because the format has no write."""
         self.writer(schema, overwrite)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802, ARG002 - Spark's name
-        """A reader that says that there is none."""
+        """Return a reader that raises an error: the format has no streaming read."""
         from spark_source.refused_stream import RefusedStreamReader
 
         return RefusedStreamReader(ConfigError("format", SEGMENTS_FORMAT, "is read as a batch: spark.read"))

@@ -1,4 +1,4 @@
-"""A connection to ZooKeeper for as long as a plan or a task needs it."""
+"""A connection to ZooKeeper for the time of a plan or a task."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from zk_layout.store import ZkStore
 
 @contextmanager
 def connected(config: ClusterConfig) -> Iterator[ZkStore]:
-    """A started store whose session, threads and sockets end with the block, also by an error.
+    """Start a store; its session, threads and sockets end with the block, also after an error.
 
     Raises: ConnectTimeoutError after zookeeper.connection.timeout.ms, AuthenticationError, MissingChrootError.
     """

@@ -1,1 +1,1 @@
-"""The format zk_messages: the messages behind the groups of /consumers, batch and stream."""
+"""The format zk_messages: messages for the groups of /consumers, as batch and stream."""

@@ -1,4 +1,4 @@
-"""The batch read of zk_messages: planned on the driver, carried out on the executors."""
+"""The batch read of zk_messages: the driver plans it, the executors carry it out."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ logger = safe_logger(__name__)
 _NOTHING: Offsets = {}
 
 Bounds: TypeAlias = "tuple[dict[TopicPartition, int], dict[TopicPartition, int], Logs]"
-"""For each partition where it begins, where it ends, and its log."""
+"""({partition: start}, {partition: end}, their logs)."""
 
 
 class RangePartition(InputPartition):
@@ -46,8 +46,8 @@ class RangePartition(InputPartition):
 class SharePartition(InputPartition):
     """The share of one task of a batch read: ranges of partitions, which no other task reads.
 
-    Each time the task runs, it finds out how much of the share the query asks for. known_ends: where the logs ended
-    when the plan was made.
+    Each time the task runs, it computes which part of the share the query wants. known_ends: the ends of the logs when
+    the plan was made.
     """
 
     def __init__(self, shares: tuple[OffsetRange, ...], znodes: Znodes, known_ends: Offsets) -> None:
@@ -58,7 +58,7 @@ class SharePartition(InputPartition):
 
 
 def plan_tasks(options: MessageOptions, ranges: Sequence[OffsetRange], znodes: Znodes) -> list[RangePartition]:
-    """A task for each range or piece of one."""
+    """Return a task for each range, or for each piece of a large range."""
     pieces = _pieces(options, ranges)
     needed = by_task(znodes, ([piece.partition] for piece in pieces))
     return [RangePartition(piece, own) for piece, own in zip(pieces, needed, strict=True)]
@@ -67,10 +67,10 @@ def plan_tasks(options: MessageOptions, ranges: Sequence[OffsetRange], znodes: Z
 def plan_shares(
     options: MessageOptions, ranges: Sequence[OffsetRange], znodes: Znodes, known_ends: Offsets
 ) -> list[SharePartition]:
-    """A task for each range or piece of one, open towards what a later query may read; and one task for all partitions
-    that have nothing now, unless it is said that they never have. At least one: Spark would make up one otherwise.
+    """Return tasks for the ranges that are also open to offsets that a later query may read.
 
-    known_ends: where the log of each partition ends.
+    One task has all partitions with nothing to read now, unless start and end are fixed offsets. There is at least one
+    task: Spark would make up one otherwise. known_ends: the end of each partition's log.
     """
     shares: list[tuple[OffsetRange, ...]] = [(each,) for each in open_ends(_pieces(options, ranges))]
     full = {each.partition for each in ranges}
@@ -96,11 +96,11 @@ def find_bounds(
     known_ends: Offsets = _NOTHING,
     needed_to: Offsets = _NOTHING,
 ) -> Bounds:
-    """Return where the query begins and ends in these partitions as they are now, whether or not their logs hold it.
+    """Return the query's start and end in each partition at this moment, also those that the logs do not hold.
 
-    A log that ends before that is asked for its end again, for fetchTimeoutMs. known_ends: where logs ended when they
-    were seen before, which is where a query that reads to their ends is to end at least. needed_to: what lies behind
-    it is not waited for.
+    If a log ends before the query's start or end, brokers are asked again for its end, for fetchTimeoutMs. known_ends:
+    earlier ends of the logs; a query that reads to the ends must read at least up to these. needed_to: offsets after it
+    are not waited for.
     Raises: MissingOffsetsError, NoMessageAtTimeError, NoSuchTopicError, UndecidedError, BrokersUnavailableError,
     ZooKeeperError.
     """
@@ -127,7 +127,7 @@ def find_bounds(
 
 
 def report_loss(options: MessageOptions, lost: Sequence[Lost | LostLog]) -> None:
-    """Raises: DataLossError unless failOnDataLoss=false, which makes warnings of it."""
+    """Report lost ranges. Raises: DataLossError unless failOnDataLoss=false, which logs warnings instead."""
     if lost and options.fail_on_data_loss:
         raise DataLossError(tuple(lost))
     for each in lost:
@@ -135,7 +135,7 @@ def report_loss(options: MessageOptions, lost: Sequence[Lost | LostLog]) -> None
 
 
 def log_notes(options: MessageOptions) -> None:
-    """Say what an operator should look at in the configuration."""
+    """Log the warnings and notes of the configuration."""
     for warning in options.config.warnings:
         logger.warning("%s", warning)
     for note in options.config.notes:
@@ -145,12 +145,12 @@ def log_notes(options: MessageOptions) -> None:
 class ZkMessagesReader(DataSourceReader):
     """Reads the messages between two offsets of each partition.
 
-    Made on the driver in a Python worker of its own, asked for its partitions, then pickled to the executors, where
-    read runs for each partition. So it holds options and nothing that is open. Executors speak to the brokers alone:
-    who these are the plan tells them; ZooKeeper is asked again only for committed offsets.
+    Spark makes it on the driver, in a Python worker of its own, asks for its partitions, and pickles it to the
+    executors, where read runs for each partition. So it holds options and nothing that is open. Executors connect only
+    to brokers, whose addresses are in the plan. They ask ZooKeeper only for committed offsets.
 
-    Spark does this once for each load(), and keeps the result for all queries on that DataFrame or view. So where a
-    query begins and ends is found by read. What the plan alone finds are the partitions.
+    Spark does this once for each load(), and keeps the result for all queries on that DataFrame or view. So read finds
+    the start and the end of a query. The plan finds only the partitions.
     """
 
     def __init__(self, options: MessageOptions, columns: tuple[WantedColumn, ...]) -> None:
@@ -158,10 +158,11 @@ class ZkMessagesReader(DataSourceReader):
         self._columns = columns
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Find out which partitions there are, and divide them among tasks by what is to be read of them now.
+        """Find the partitions, and divide them among tasks by what the query would read of them now.
 
         Runs on the driver, once for each load(). Raises: ZooKeeperError, NoSuchTopicError, BrokersUnavailableError,
-        BrokerRefusedError, MissingListenerError, DataLossError, ConfigError; Spark makes them an AnalysisException.
+        BrokerRefusedError, MissingListenerError, DataLossError, ConfigError; Spark turns them into an
+        AnalysisException.
         """
         options = self._options
         log_notes(options)
@@ -180,9 +181,9 @@ class ZkMessagesReader(DataSourceReader):
         return [*tasks]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read the task's share of what is there now. Runs on an executor.
+        """Read the task's share of the present messages. Runs on an executor.
 
-        Raises: RangeReadError and the like, and what the plan raises; Spark then tries the task again.
+        Raises: RangeReadError and others, and the errors of partitions(); Spark then retries the task.
         """
         assert isinstance(partition, SharePartition)
         for wanted in self._ranges_now(partition):
@@ -210,7 +211,7 @@ class ZkMessagesReader(DataSourceReader):
 def read_range(
     options: MessageOptions, columns: tuple[WantedColumn, ...], partition: InputPartition
 ) -> Iterator[pa.RecordBatch]:
-    """The batches of one task of a stream."""
+    """Yield the batches of one task of a stream."""
     assert isinstance(partition, RangePartition)
     yield from open_reader(options, partition.znodes, partition.wanted, columns, must_reach_end=True)
     spare_modules_from_collection()

@@ -1,4 +1,4 @@
-"""The first and the last offsets of a batch read, before it is made: for users that keep offsets beside the data."""
+"""The first and the last offsets of a batch read, before it runs: for users that keep offsets beside the data."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _FIXED = {
     "endingoffsets",
     "startingoffsetsbytimestampstrategy",
 }
-"""Options that say what is read, in small letters."""
+"""The options that choose what is read, in lower case."""
 
 
 @dataclass(frozen=True, slots=True)
 class BatchOffsets:
-    """The first offset of each partition, and the one behind its last: {topic: {partition: offset}}.
+    """The first offset of each partition, and the one after its last: {topic: {partition: offset}}.
 
-    Of a partition with nothing to read both are the same. others: the options that do not say what is read.
+    The two are equal for a partition with nothing to read. others: the options that do not choose what is read.
     """
 
     starting: ByPartition
@@ -34,9 +34,9 @@ class BatchOffsets:
     others: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
 
     def options(self) -> dict[str, str]:
-        """Return all options of a read of exactly these partitions and offsets, whenever its tasks run.
+        """Return all options of a read of exactly these partitions and offsets, at any later time.
 
-        Partitions that a topic gets later, and topics that a filter would choose later, are not in it.
+        Partitions that a topic gets later, and topics that a filter would match later, are not read.
         """
         return {
             **self.others,
@@ -47,12 +47,12 @@ class BatchOffsets:
 
 
 def batch_offsets(options: Mapping[str, str | bool | float | None]) -> BatchOffsets:
-    """Where a batch read of zk_messages with these options begins and ends now. Asks ZooKeeper and brokers, not Spark.
+    """Return the present bounds of a batch read of zk_messages. Asks ZooKeeper and brokers, not Spark.
 
     options: as for spark.read.options. An option that is None is left out.
-    Raises: what planning such a read does.
+    Raises: as ZkMessagesReader.partitions.
     """
-    # not with the module: Spark imports the package into workers that have no use for these
+    # imported here: Spark imports the package into workers that do not need these modules
     from spark_source.broker_access import check_access
     from spark_source.messages.batch import find_bounds, report_loss
     from spark_source.messages.cluster import Cluster

@@ -1,4 +1,4 @@
-"""The questions of a plan: which partitions exist, where their logs begin and end, where the group stands."""
+"""Answers the questions of a plan: which partitions exist, the ends of their logs, and the group's offsets."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ Answer = TypeVar("Answer")
 
 @dataclass(frozen=True, slots=True)
 class Topics:
-    """One look at the topics.
+    """The topics at one moment.
 
     partitions: those to read, sorted. existing: all partitions of the chosen topics. names: the chosen topics, whether
-    or not they exist. origins: where each topic that was looked at comes from, as far as it exists.
+    or not they exist. origins: {topic: its origin} for the topics that were read and exist.
     """
 
     partitions: Sequence[TopicPartition]
@@ -64,10 +64,10 @@ class Topics:
 class Cluster:
     """A connection to ZooKeeper and the brokers, for a plan or for as long as a stream runs. Used by one thread.
 
-    open connects; every method may raise what a store and LogOffsets raise, each within the configured timeouts.
+    open connects; every method may raise the errors of a store and of LogOffsets, within the configured timeouts.
     store, log_offsets, high_watermarks, clock: of a cluster in memory; None = of the cluster that the options name.
-    log_offsets answers by isolation.level, high_watermarks as if there were no transactions. answer_s: how long, at
-    most, a question to the brokers is repeated while a partition has no leader.
+    log_offsets answers by isolation.level, high_watermarks as if there were no transactions. answer_s: the longest time
+    for which a request to the brokers is repeated while a partition has no leader.
     """
 
     def __init__(
@@ -88,26 +88,29 @@ class Cluster:
             read_committed=options.config.isolation_level == _READ_COMMITTED,
             timeout_s=self._answer_s,
         )
-        # connects with its first question, which most queries never ask
+        # connects with its first request, which most queries never send
         self._high_watermarks = high_watermarks or open_log_offsets(
             options.config, self.store, timeout_s=self._answer_s
         )
         self.clock: Clock = clock or SystemClock()
         self._silent: set[TopicPartition] = set()
-        """Optional partitions of which no broker told anything when they were last asked for."""
+        """Optional partitions of which no broker answered the last request."""
 
     def open(self) -> None:
         """Connect. Raises: ConnectTimeoutError, AuthenticationError, MissingChrootError."""
         self.store.start()
 
     def close(self) -> None:
-        """Free everything; twice is harmless."""
+        """Close all connections; twice is harmless."""
         self._log_offsets.close()
         self._high_watermarks.close()
         self.store.close()
 
     def check_access(self) -> None:
-        """Raises: BrokersUnavailableError, BrokerRefusedError, MissingListenerError."""
+        """Check that the brokers accept this client.
+
+        Raises: BrokersUnavailableError, BrokerRefusedError, MissingListenerError.
+        """
         check_access(self._options.config, self.brokers())
 
     def brokers(self) -> tuple[Broker, ...]:
@@ -118,15 +121,15 @@ class Cluster:
         return brokers
 
     def partitions(self) -> list[TopicPartition]:
-        """The partitions of the chosen topics, sorted. Raises: NoSuchTopicError, NoTopicsError."""
+        """Return the partitions of the chosen topics, sorted. Raises: NoSuchTopicError, NoTopicsError."""
         return list(self.topics().partitions)
 
     def topics(self, beside: Collection[str] = (), *, must_exist: bool = True) -> Topics:
-        """The chosen topics as they are now, and where they and those beside them come from: all of one look.
+        """Return the chosen topics at this moment, with the origins of these and of the topics in `beside`.
 
-        must_exist: whether topics that are named must be there. A topic that cannot be read is left out if a filter
-        chose it and it is not among those beside. Raises: NoSuchTopicError, NoTopicsError, NoSuchPartitionsError,
-        MalformedZnodeError, NotPermittedError.
+        must_exist: whether named topics must exist. A topic that cannot be read is left out if a filter chose it and it
+        is not in `beside`. Raises: NoSuchTopicError, NoTopicsError, NoSuchPartitionsError, MalformedZnodeError,
+        NotPermittedError.
         """
         choice = self._options.topics
         if choice.filter is None:
@@ -134,7 +137,7 @@ class Cluster:
         else:
             known = self._topics()
             internal_out = self._options.config.exclude_internal_topics
-            # of any other name somebody made it in ZooKeeper, and no broker can be asked for it
+            # another client may have created a topic with an impossible name in ZooKeeper: no broker has it
             known_or_gone = sorted(filter(has_a_possible_name, {*known, *beside}))
             named = [t for t in known_or_gone if choice.filter.allows(t, exclude_internal_topics=internal_out)]
             chosen = [topic for topic in named if topic in known]
@@ -167,7 +170,7 @@ class Cluster:
         return Topics(sorted(found), existing, named, origins_in(names, znodes))
 
     def origins(self, partitions: Collection[TopicPartition]) -> dict[str, TopicOrigin]:
-        """{topic: where it comes from} of the topics that there are, chosen or not."""
+        """Return {topic: its origin} of the existing topics of these partitions, chosen or not."""
         return read_topic_origins(self.store, {tp.topic for tp in partitions})
 
     def still_there(self, partitions: Collection[TopicPartition]) -> Collection[TopicPartition]:
@@ -193,7 +196,7 @@ class Cluster:
             return ()
 
     def logs(self, partitions: Collection[TopicPartition]) -> Logs:
-        """Return where these logs begin and end.
+        """Return the first offsets and the ends of these logs.
 
         Raises: BrokersUnavailableError naming partitions without an answer; NoSuchTopicError.
         """
@@ -207,26 +210,27 @@ class Cluster:
     def log_begins(
         self, partitions: Collection[TopicPartition], optional: Collection[TopicPartition] = ()
     ) -> dict[TopicPartition, int]:
-        """Return where these logs begin, but for topics that are deleted meanwhile. Raises: BrokersUnavailableError.
+        """Return the first offsets of these logs, without deleted topics. Raises: BrokersUnavailableError.
 
-        optional: left out if no broker tells of them. They are waited for as others are, but only once.
+        optional: left out if no broker answers for them. The first request for them waits as for others, later ones do
+        not.
         """
         return self._ask_all("begins", self._log_offsets.earliest, partitions, optional)
 
     def log_ends(
         self, partitions: Collection[TopicPartition], optional: Collection[TopicPartition] = ()
     ) -> dict[TopicPartition, int]:
-        """Return where these logs end, but for topics that are deleted meanwhile. Raises: BrokersUnavailableError.
+        """Return the ends of these logs, without deleted topics. Raises: BrokersUnavailableError.
 
         optional: as in log_begins.
         """
         return self._ask_all("ends", self._log_offsets.latest, partitions, optional)
 
     def undecided(self, positions: Offsets, ends: Offsets) -> dict[TopicPartition, int]:
-        """Return the positions that lie behind the end of their log, but not behind its high watermark.
+        """Return the positions that lie beyond the end of their log, but not beyond its high watermark.
 
-        Only for isolation.level=read_committed. Then a log ends where its first open transaction begins, but a member
-        of a group reads all messages and may be further. ends: as log_ends returns them.
+        Only for isolation.level=read_committed. Then a log ends at its first open transaction, but a member of a group
+        reads all messages and may be further. ends: as log_ends returns them.
         Raises: BrokersUnavailableError.
         """
         behind = {tp: at for tp, at in positions.items() if at > ends.get(tp, at)}
@@ -236,9 +240,9 @@ class Cluster:
         return {tp: at for tp, at in behind.items() if at <= marks.get(tp, -1)}
 
     def stand(self, spec: OffsetSpec, partitions: Collection[TopicPartition], *, is_end: bool = False) -> Stand:
-        """Return what the spec needs of the group or of a time. Raises: OffsetError for a committed offset.
+        """Return the group's offsets, or the offsets of a time, as the spec needs them. Raises: OffsetError.
 
-        is_end: whether a read ends there; a time that the brokers cannot tell exactly is then the end of the log.
+        is_end: whether a read ends there. If the brokers cannot tell the exact offset of a time, that is the log's end.
         """
         reset_to = self._options.config.reset_to
         assert reset_to is not None, "refused with the options"
@@ -257,10 +261,10 @@ class Cluster:
     def _at_time(
         self, partitions: Collection[TopicPartition], time_ms: int, *, is_end: bool
     ) -> dict[TopicPartition, int]:
-        """The first offset at the time or later in each log; EARLIEST or LATEST without one, see BrokerLogTimes.
+        """Return the first offset at the time or later in each log; without one EARLIEST or LATEST, see BrokerLogTimes.
 
-        Brokers that go by segments answer with a place before the time. A read that ended there would leave messages
-        out, and nobody would know; so it ends with the log.
+        Brokers that know only segments answer with an earlier offset. A read that ended there would leave out messages
+        unnoticed, so it reads to the end of the log.
         """
         times = BrokerLogTimes(self._log_offsets, self.brokers())
         if is_end and times.may_go_by_segments:
@@ -306,7 +310,7 @@ class Cluster:
         return found
 
     def _repeat(self, ask: Callable[[], Answer]) -> Answer:
-        """Ask until there is an answer: a partition may be without leader for a moment."""
+        """Repeat a request until there is an answer: a partition may have no leader for a moment."""
         deadline = self.clock.monotonic() + self._answer_s
         while True:
             try:
@@ -317,5 +321,5 @@ class Cluster:
             self.pause(_AGAIN_S)
 
     def pause(self, seconds: float) -> None:
-        """Let time pass."""
+        """Wait for this time."""
         self.clock.wait(threading.Event(), seconds)

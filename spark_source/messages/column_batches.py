@@ -1,4 +1,4 @@
-"""Decoded columns of one partition as the batch that Spark asked for. No I/O."""
+"""Builds the batch that Spark wants from decoded columns of one partition. No I/O."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from spark_source.messages.columns import WantedColumn
 
 
 def batch_of_columns(run: Columns, columns: Sequence[WantedColumn], schema: pa.Schema) -> pa.RecordBatch:
-    """schema: that of the columns."""
+    """Return the columns as a batch. schema: that of the columns."""
     made = run.to_arrow([column.source for column in columns if column.source not in {"topic", "timestamp"}])
     arrays = []
     for column in columns:

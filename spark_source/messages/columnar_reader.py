@@ -1,4 +1,4 @@
-"""Reads a range through the columnar fetcher, which decodes what brokers send straight into Arrow columns."""
+"""Reads a range through the columnar fetcher, which decodes the brokers' data directly into Arrow columns."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from zk_layout.store import ZkStore
 
 _AT_ONCE = 65_536
 _FETCH_BYTES = 4 << 20
-"""Unless the user says otherwise: a task reads one partition alone, and not as a consumer one of many."""
+"""The default fetch size: larger than a consumer's, since a task reads only one partition."""
 _SLICE_S = 0.1
 _SILENCE_S = 1.0
 """The silence after a message that makes the end of the log likely."""
@@ -40,7 +40,7 @@ def read_columnar(
     """Yield the messages of the range, in order.
 
     new_store: makes a store of the planned znodes for each fetcher, because such a store gives the leaders only once.
-    read_rest: reads the rest of the range when no more messages come. If offsets without messages stand before the end
+    read_rest: reads the rest of the range when no more messages come. If offsets without messages lie before the end
     of the range, only the other fetcher learns that the end of the log is reached.
     Raises: RangeReadError, FetchError, OffsetOutOfRangeError, BrokerRefusedError, MissingListenerError.
     """
@@ -61,13 +61,13 @@ def read_columnar(
                 if position < wanted.end and time.monotonic() >= deadline:
                     break
                 continue
-            # over what stands behind the last message, too: ends of transactions, what was aborted or compacted away
+            # also over offsets after the last message: ends of transactions, and aborted or compacted messages
             position = max(position, batch.next_offsets.get(tp, 0))
             for run in batch.runs:
                 inside = _until(run, wanted.end)
                 if len(inside):
                     yield batch_of_columns(inside, columns, schema)
-            # from here on: the time that Spark takes for a batch is no silence of the broker
+            # starts here: the time that Spark takes for a batch does not count as a broker's silence
             deadline = time.monotonic() + min(_SILENCE_S, timeout_s)
     if position < wanted.end:
         yield from read_rest(OffsetRange(tp, position, wanted.end))

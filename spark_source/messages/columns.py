@@ -1,6 +1,6 @@
 """The columns of zk_messages, the same as in Spark's own Kafka source. No I/O.
 
-A user's schema chooses among them by name; what it leaves out is not made.
+A user's schema chooses among them by name; a column that it leaves out is not made.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ _BY_NAME = {column.name.lower(): column for column in COLUMNS}
 
 
 def default_columns(*, headers: bool) -> list[MessageColumn]:
-    """The columns without a schema of the user's."""
+    """Return the columns of a read without a user's schema."""
     return [column for column in COLUMNS if headers or column.type is not ColumnType.HEADERS]
 
 
 @dataclass(frozen=True, slots=True)
 class WantedColumn:
-    """A column as the user's schema has it: its name in the user's spelling, and which one it is."""
+    """A column of the user's schema: its name in the user's spelling, and source, the name of its MessageColumn."""
 
     name: str
     source: str
@@ -56,10 +56,10 @@ class WantedColumn:
 
     @property
     def arrow(self) -> ArrowColumn:
-        """How Spark wants it."""
+        """The column with its type for Arrow."""
         return ArrowColumn(self.name, _BY_NAME[self.source.lower()].type, self.nullable)
 
 
 def request_message_columns(fields: Iterable[tuple[str, str, bool]]) -> tuple[WantedColumn, ...]:
-    """The columns of a schema: (name, type as Spark's, nullable) each. Raises: SchemaMismatchError, ConfigError."""
+    """Return the columns of a schema of (name, Spark's type, nullable). Raises: SchemaMismatchError, ConfigError."""
     return tuple(WantedColumn(name, known.name, nullable) for name, known, nullable in match_columns(fields, COLUMNS))

@@ -1,8 +1,8 @@
-"""Membership of a stream that wants its group for itself: one member, which owns every partition that is read.
+"""The membership of a stream with claimOwnership: the only member of its group, which owns every partition it reads.
 
-A JVM member that joins meanwhile finds the owner znodes of the stream, gets no partition and logs that. No member reads
-beside the stream. The session is that of the stream's connection. If it expires, the stream claims everything again
-before it plans the next batch, and ends if another member owns a partition by then.
+A JVM member that joins meanwhile finds the owner znodes of the stream, gets no partition and logs that. No member
+reads beside the stream. The session is that of the stream's connection. If it expires, the stream claims everything
+again before it plans the next batch, and ends if another member owns a partition by then.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from zk_layout.store import WatchEvent, ZkStore
 logger = safe_logger(__name__)
 
 _TRIES = 3
-"""To claim everything, while one session after the other expires."""
+"""The tries to claim all partitions, while sessions expire one after the other."""
 
 
 def refuse_members(store: ZkStore, group: str, but: str | None = None) -> None:
-    """Raises: LiveGroupError if the group has registered members, other than the one named; ZooKeeperError."""
+    """Refuse a group with registered members other than `but`. Raises: LiveGroupError, ZooKeeperError."""
     try:
         members = store.get_children(ConsumerIdsPath(group).path)
     except NoNodeError:
@@ -57,11 +57,11 @@ class GroupClaim:
         self._session_id = 0
 
     def hold(self, partitions: Collection[TopicPartition]) -> None:
-        """Be registered and own all of these, and no others; cheap when nothing changed.
+        """Be registered and own these partitions, and no others; without changes it costs few requests.
 
-        What an expired session took along is claimed again. Raises: LiveGroupError if the group has other members,
-        OwnershipLostError if one owns a partition; SessionExpiredError while an earlier session of this stream is not
-        over, or the new one does not last; other ZooKeeperErrors.
+        Partitions that were lost with an expired session are claimed again. Raises: LiveGroupError if the group has
+        other members, OwnershipLostError if one owns a partition; SessionExpiredError while an earlier session of this
+        stream still lives, or if the new one expires; other ZooKeeperErrors.
         """
         for tries_left in reversed(range(_TRIES)):
             try:
@@ -97,7 +97,10 @@ class GroupClaim:
         return SessionExpiredError(f"an earlier session of {self.consumer_id} is not over yet")
 
     def release(self) -> None:
-        """Own nothing and leave the group; twice is harmless. Without ZooKeeper the end of the session does it."""
+        """Release all partitions and leave the group; twice is harmless.
+
+        Without ZooKeeper the end of the session does it.
+        """
         if not self._session_id:
             return
         self._session_id = 0
@@ -110,7 +113,7 @@ class GroupClaim:
 
     @property
     def session_id(self) -> int:
-        """The session that registered."""
+        """The session of the registration."""
         return self._session_id
 
     def _registrar(self, topics: Collection[str]) -> Registrar:
@@ -119,9 +122,9 @@ class GroupClaim:
         return Registrar(self._store, self._group, self.consumer_id, registration)
 
     def _stay_registered(self, registrar: Registrar) -> None:
-        """Create the registration that another client deleted, or write the topics that are read now into it.
+        """Create the registration again if another client deleted it, or write the present topics into it.
 
-        Without it no commit succeeds, and `groups verify` takes partitions of other topics for stolen ones.
+        Without it no commit succeeds, and `groups verify` reports partitions of other topics as wrongly owned.
         """
         try:
             znode = self._store.get_data(registrar.path)
@@ -140,7 +143,7 @@ class GroupClaim:
         self._ownership.begin_session(session_id)
         self._session_id = session_id
         try:
-            # two that came at once see each other here, and both step back
+            # if two streams register at once, each sees the other here, and both leave
             refuse_members(self._store, self._group, self.consumer_id)
         except LegacyConsumerError:
             self.release()

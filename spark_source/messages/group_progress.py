@@ -1,8 +1,9 @@
-"""Writes how far a stream has come to /consumers, as the offsets of its group.
+"""Commits the processed offsets of a stream to /consumers, for its group.
 
-Each offset goes over the version that was seen last. If somebody else wrote meanwhile, an operator or a member beside
-the stream, both offsets are logged and the stream's wins: it is the one that reads. What a group had committed before
-the stream's first commit is never moved back: then the stream is reading again what the group had read already.
+Each offset is written at the version that was last read. If another client wrote meanwhile, an operator or a member
+beside the stream, both offsets are logged, and the stream's is written: the stream is the reader. An offset that the
+group had committed before the stream's first commit is never moved back: the stream is then reading messages again
+that the group has processed.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _TRIES = 3
 class GroupProgress:
     """The committed offsets of one group, written by one stream.
 
-    alone: nothing is written while the group has members.
+    alone: refuse to write while the group has members.
     """
 
     def __init__(self, store: ZkStore, group: str, claim: GroupClaim | None, *, alone: bool = False) -> None:
@@ -40,7 +41,7 @@ class GroupProgress:
         self._begun: set[TopicPartition] = set()
 
     def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """All before these offsets is done with. Offsets that are committed already cost nothing.
+        """Commit these offsets, before which everything is processed. Committed offsets cost nothing.
 
         Raises: LiveGroupError, OwnershipLostError, ZooKeeperError; OffsetError for an offset that cannot be read.
         """
@@ -69,14 +70,14 @@ class GroupProgress:
         logger.warning("group %s: %d offsets change faster than they can be committed", self._group, len(todo))
 
     def forget(self, partitions: Collection[TopicPartition]) -> None:
-        """These are other logs from now on: nothing of them was done with or seen."""
+        """Forget these partitions: from now on they are other logs, of which nothing is processed or read."""
         for tp in partitions:
             self._seen.pop(tp, None)
             self._done.pop(tp, None)
             self._begun.discard(tp)
 
     def _try_commit(self, todo: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Commit; returns what somebody else wrote in between."""
+        """Commit once. Returns: the offsets that another client has changed in between."""
         commits = {tp: Commit(offset, self._seen[tp]) for tp, offset in todo.items()}
         result = self._offsets.commit(
             commits,

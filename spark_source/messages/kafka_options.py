@@ -1,4 +1,4 @@
-"""The options of Spark's own Kafka source that zk_messages has under another name, or not at all, as the docs say.
+"""Options of Spark's own Kafka source that have another name in zk_messages, or do not exist in it, as the docs say.
 
 Options with the same name in both are not here.
 """

@@ -1,8 +1,8 @@
-"""Log ends that lie before what the log is known to have reached: they are asked for again, for a while.
+"""Log ends that lie before an offset that the log has reached before: brokers are asked again for a while.
 
-A broker that was killed says for some seconds after its start that its log ends where it had noted last, and for longer
-if a follower does not come back. Messages behind this end are not lost, and a range that ends there would lack them.
-From 2.2 on a leader that is not sure gives no end at all (KIP-207); then the question is repeated, see Cluster.
+A broker that was killed reports for some seconds after its start the last end that it had noted, and for longer if a
+follower does not come back. Messages after this end are not lost, but a range up to it would miss them. From 2.2 on, a
+leader that is not sure reports no end at all (KIP-207); then Cluster repeats the request.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ Seen = TypeVar("Seen")
 def look_until_reached(
     look: Callable[[], tuple[Seen, Offsets, Offsets]], patience_s: float, clock: Clock
 ) -> tuple[Seen, dict[TopicPartition, int]]:
-    """Look again until each log ends where it is known to have ended at least, or did not for patience_s.
+    """Look repeatedly until each log has reached its known end again, or has not for patience_s.
 
-    look: returns whatever it saw, where logs end, and what they have reached as far as that is known.
-    Returns: the last look; and of those logs that are still too short the lowest end that was said.
+    look: returns any result, the ends of logs, and the offsets that they are known to have reached.
+    Returns: the last result; and for logs that are still too short the lowest end that was reported.
     """
     lower_since: dict[TopicPartition, float] = {}
     lowest: dict[TopicPartition, int] = {}

@@ -1,7 +1,7 @@
-"""Turns messages, as librdkafka hands them out, into Arrow columns. No I/O.
+"""Turns messages of librdkafka into Arrow columns. No I/O.
 
-Values are joined and their lengths summed up, which makes the two buffers that an Arrow array consists of: 76 ns a
-value, where a list of bytes objects given to Arrow costs 733 ns (measured). Unwanted columns are not made.
+An Arrow array consists of two buffers, here the joined values and the sums of their lengths: 76 ns a value. Arrow
+itself takes 733 ns a value from a list of bytes objects (measured). Columns that nobody wants are not made.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from spark_source.messages.columns import WantedColumn
 from zk_layout.model import TopicPartition
 
 MOST_BATCH_BYTES = 32 << 20
-"""Of keys, values and headers in a batch, about; an Arrow array counts them in 32 bits."""
+"""The most bytes, roughly, of keys, values and headers in a batch; an Arrow array counts its bytes in 32 bits."""
 
 _Bytes: TypeAlias = "list[bytes | None]"
 _TO_SPARK = 1
-"""confluent_kafka counts types of timestamps from 0 = none, Spark from -1 = none."""
+"""confluent_kafka numbers types of timestamps from 0 = none, Spark from -1 = none."""
 
 
 class MessageArrays:
-    """Collects messages of one partition until they are a batch."""
+    """Collects messages of one partition for a batch."""
 
     def __init__(self, partition: TopicPartition, columns: Sequence[WantedColumn]) -> None:
         self._partition = partition
@@ -47,14 +47,14 @@ class MessageArrays:
         self._headers: list[object] = []
 
     def portions(self, messages: Sequence[Message]) -> Iterable[Sequence[Message]]:
-        """The messages as they may be added at once; one by one if together they are more than a batch should hold."""
+        """Return the messages in parts for add(): all at once, or one by one if they are too large for a batch."""
         size = sum(len(message.value() or b"") + len(message.key() or b"") for message in messages)
         if "headers" in self._wanted:
             size += sum(map(_header_bytes, (message.headers() for message in messages)))
         return [messages] if size <= MOST_BATCH_BYTES else ([message] for message in messages)
 
     def add(self, messages: Sequence[Message]) -> None:
-        """Take messages over; none of them is an error."""
+        """Add messages; none of them may be an error."""
         self.rows += len(messages)
         if "value" in self._wanted:
             self.bytes += self._values.add([message.value() for message in messages])
@@ -101,7 +101,7 @@ class MessageArrays:
 
 
 class _BytesBuilder:
-    """A column of bytes, joined piece by piece."""
+    """Builds a column of bytes from pieces."""
 
     def __init__(self) -> None:
         self._pieces: list[bytes] = []
@@ -110,7 +110,7 @@ class _BytesBuilder:
         self._nulls = 0
 
     def add(self, values: _Bytes) -> int:
-        """Add these; returns their bytes."""
+        """Add the values. Returns: their bytes."""
         try:
             piece = b"".join(values)  # type: ignore[arg-type]
             lengths = np.fromiter(map(len, values), np.int32, len(values))  # type: ignore[arg-type]
@@ -126,7 +126,7 @@ class _BytesBuilder:
         return len(piece)
 
     def array(self) -> pa.Array:
-        """The column."""
+        """Return the column."""
         rows = sum(map(len, self._lengths))
         offsets = np.zeros(rows + 1, np.int32)
         if self._lengths:

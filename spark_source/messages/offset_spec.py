@@ -1,9 +1,9 @@
 """The values of startingOffsets and endingOffsets. No I/O.
 
-| Text | Where |
+| Text | Offset |
 |---|---|
-| committed | where the group of group.id stands |
-| earliest, latest | the begin or the end of each log |
+| committed | the committed offset of the group in group.id |
+| earliest, latest | the first offset or the end of each log |
 | {"t": {"0": 5, "1": -2}} | for each partition an offset, -2 = earliest, -1 = latest |
 | 2013-01-01T05:00:00Z, or ms since 1970 | the first message of this time or later; without one, the end |
 """
@@ -33,7 +33,7 @@ _MS = timedelta(milliseconds=1)
 
 
 class OffsetKind(Enum):
-    """How a position is found."""
+    """The rule for finding an offset."""
 
     COMMITTED = "committed"
     EARLIEST = "earliest"
@@ -44,7 +44,7 @@ class OffsetKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class OffsetSpec:
-    """One of the two options, read. given: for GIVEN, EARLIEST and LATEST as in the fetcher.
+    """The value of one of the two options. given: for GIVEN; EARLIEST and LATEST as in the fetcher.
 
     time_ms: for TIME. must_have_message: whether a partition without a message of this time or later is an error.
     """
@@ -56,11 +56,11 @@ class OffsetSpec:
 
     @property
     def is_fixed(self) -> bool:
-        """Whether it is the same at any time."""
+        """Whether the offsets do not depend on the time of the read."""
         return self.kind is OffsetKind.GIVEN and all(offset >= 0 for _, offset in self.given)
 
     def only(self, partitions: Collection[TopicPartition]) -> OffsetSpec:
-        """Return the spec of these partitions alone."""
+        """Return the spec for these partitions only."""
         return replace(self, given=tuple(each for each in self.given if each[0] in partitions))
 
 
@@ -154,12 +154,12 @@ def _time_ms(name: str, text: str) -> int:
         raise ConfigError(name, text, _NO_TIME)
     seconds, fraction, zone = parts.groups(default="")
     try:
-        # Python 3.10 knows no Z, and only 3 or 6 digits of a second
+        # Python 3.10 parses no Z, and only 3 or 6 digits of a second
         time = datetime.fromisoformat(seconds + ("+00:00" if zone in {"z", "Z"} else zone))
     except ValueError:
         raise ConfigError(name, text, _NO_TIME) from None
     if time.tzinfo is None:
         raise ConfigError(name, text, "says no time zone: end it with Z or as +02:00")
-    # whole numbers, for a float would make some times a ms earlier; up, for a message of the ms before is earlier
+    # integers, since a float would make some times a ms earlier; rounded up, since messages of the ms below are earlier
     fraction_ms = -(-int(fraction.ljust(18, "0")) // 10**15)
     return max(0, (time - _EPOCH) // _MS + fraction_ms)

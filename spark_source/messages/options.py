@@ -1,4 +1,4 @@
-"""Every option of zk_messages as data, and what a read was told. Docs and tests are made from OPTIONS."""
+"""All options of zk_messages as data, and the options of one read. Docs and tests are made from OPTIONS."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from zk_layout.model import TopicPartition
 
 
 class LiveGroup(Enum):
-    """The reaction of a stream to members of its group that own partitions."""
+    """The reaction of a stream to registered members of its group."""
 
     FAIL = "fail"
     ALLOW = "allow"
@@ -123,7 +123,7 @@ _OWN_PROPERTIES = ("group.id", "auto.offset.reset")
 
 @dataclass(frozen=True, slots=True)
 class TopicChoice:
-    """Names, or a filter; exactly one of the two. partitions: the partitions of the names that count; empty = all."""
+    """Either names or a filter. partitions: of the named topics, those to read; empty = all."""
 
     names: tuple[str, ...] = ()
     partitions: frozenset[TopicPartition] = frozenset()
@@ -132,9 +132,9 @@ class TopicChoice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageOptions:
-    """The options of a read of zk_messages, from parse_message_options. They cross to the executors, with passwords.
+    """The options of a read of zk_messages, from parse_message_options. Pickled to the executors, with passwords.
 
-    group None: no group's offsets count. commit_offsets, claim_ownership, live_group: of streams.
+    group: None = no group's offsets count. commit_offsets, claim_ownership, live_group: of streams.
     """
 
     config: ConsumerConfig
@@ -151,7 +151,7 @@ class MessageOptions:
     min_offsets_per_trigger: int | None
     max_trigger_delay_ms: int
     commit_offsets: bool | None
-    """As given; None: not given."""
+    """The option's value; None = not given."""
     claim_ownership: bool
     live_group: LiveGroup
 
@@ -162,7 +162,7 @@ class MessageOptions:
 
 
 def parse_message_options(given: Mapping[str, str]) -> MessageOptions:
-    """Check all options. Raises: ConfigError naming the first that cannot be, before any I/O."""
+    """Check all options. Raises: ConfigError for the first wrong one, before any I/O."""
     found = sort_options(MESSAGES_FORMAT, given, OWN_OPTIONS, _PROPERTIES, _HINTS)
     own = found.own
     properties = found.properties
@@ -219,13 +219,13 @@ def parse_message_options(given: Mapping[str, str]) -> MessageOptions:
 
 
 def check_for_stream(options: MessageOptions) -> None:
-    """Refuse what only a batch read can do. Raises: ConfigError."""
+    """Refuse options of batch reads. Raises: ConfigError."""
     if options.ending != TO_LATEST:
         raise ConfigError("endingOffsets", None, "is for batch reads: a stream has no end")
 
 
 def check_for_batch(options: MessageOptions) -> None:
-    """Refuse what only a stream can do. Raises: ConfigError."""
+    """Refuse options of streams. Raises: ConfigError."""
     for name, is_on in (("claimOwnership", options.claim_ownership), ("commitOffsets", options.commit_offsets)):
         if is_on:
             raise ConfigError(name, "true", "is for streams: a batch read owns nothing and commits nothing")
@@ -267,7 +267,7 @@ def _topics(own: Mapping[str, str]) -> TopicChoice:
 
 
 def _refuse_end_before_start(own: Mapping[str, str], starting: OffsetSpec, ending: OffsetSpec) -> None:
-    """Raises: ConfigError if endingOffsets lies before startingOffsets, where both are given as numbers."""
+    """Raises: ConfigError if endingOffsets lies before startingOffsets, and both are given as numbers."""
     starts = dict(starting.given)
     backwards = [tp for tp, offset in ending.given if 0 <= offset < starts.get(tp, 0)]
     if starting.kind is ending.kind is OffsetKind.TIME and ending.time_ms < starting.time_ms:

@@ -1,7 +1,7 @@
-"""The part of ZooKeeper that executors need, carried by the plan: the brokers, and the leaders of partitions.
+"""The znodes that executors need, in the plan: the brokers, and the leaders of partitions.
 
 Executors therefore need no ZooKeeper, and a task needs no session. If a leader has moved by the time a task runs, the
-brokers tell it.
+brokers report the new one.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from zk_layout.paths import BrokerIdPath, BrokerIdsPath, PartitionStatePath, Top
 from zk_layout.store import Stat, Watcher, ZkStore, Znode
 
 Znodes = Mapping[str, bytes]
-"""{path: data}. Crosses to the executors."""
+"""{path: data}. Pickled to the executors."""
 
 _NO_STAT = Stat(0, 0, 0, 0, 0, 0, 0, 0)
 
 
 def read_znodes(store: ZkStore, partitions: Sequence[TopicPartition]) -> dict[str, bytes]:
-    """The registrations of the brokers, and the states of these partitions; a closed registration is left out.
+    """Return the registrations of the brokers, without those that ACLs hide, and the states of these partitions.
 
     Raises: NoNodeError, ZooKeeperError.
     """
@@ -49,9 +49,10 @@ def by_task(znodes: Znodes, tasks: Iterable[Collection[TopicPartition]]) -> Iter
 
 
 class PlannedStore:
-    """A ZkStore over the znodes of the plan, as far as a read needs one. It gives each leader once, then no connection.
+    """A ZkStore over the znodes of the plan, with the methods that a read needs.
 
-    A second question for a leader means that the first answer was wrong; the fetcher must then ask the brokers.
+    It returns each leader once, then raises ConnectionLostError: a second question for a leader means that the first
+    answer was wrong, and the fetcher must then ask the brokers.
     """
 
     def __init__(self, znodes: Znodes) -> None:
@@ -64,12 +65,12 @@ class PlannedStore:
         return cast("ZkStore", self)
 
     def get_children(self, path: str, watcher: Watcher | None = None) -> tuple[str, ...]:  # noqa: ARG002
-        """The ids of the brokers."""
+        """Return the ids of the brokers."""
         names = [known.removeprefix(f"{path}/") for known in self._znodes if known.startswith(f"{path}/")]
         return tuple(sorted(name for name in names if "/" not in name))
 
     def get_data_many(self, paths: Sequence[str], watcher: Watcher | None = None) -> list[Znode | None]:  # noqa: ARG002
-        """Registrations, topics with the partitions of the plan, and each state once.
+        """Return registrations, topics with the partitions of the plan, and each state once.
 
         Raises: ConnectionLostError for all else.
         """
@@ -81,11 +82,11 @@ class PlannedStore:
         return [Znode(found[path], _NO_STAT) if path in found else None for path in paths]
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: nothing is open."""
 
 
 def _topics_of(znodes: Znodes) -> dict[str, bytes]:
-    """The topics of these states, each with the partitions that have one."""
+    """Return the topics of these states, each with the partitions that have a state."""
     numbers: dict[str, list[int]] = {}
     for path in znodes:
         match path.split("/"):

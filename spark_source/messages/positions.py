@@ -1,7 +1,8 @@
-"""From what the options say and what the cluster answered to the ranges that are read. No I/O.
+"""Computes the ranges to read from the options and the cluster's answers. No I/O.
 
-A range that the log does not hold is a loss: messages that were deleted before they were read, or a log that is shorter
-than what was committed, as after its topic was deleted and created again. What is lost is said offset by offset.
+A range that the log does not hold is a loss: the messages were deleted before they were read, or the log is shorter
+than the committed offset, for example because its topic was deleted and created again. The loss is reported with its
+offsets.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ Offsets = Mapping[TopicPartition, int]
 
 @dataclass(frozen=True, slots=True)
 class Logs:
-    """Where the logs begin and end, the partitions of both the same."""
+    """The first offsets and the ends of logs, for the same partitions."""
 
     earliest: Offsets
     latest: Offsets
@@ -28,11 +29,11 @@ class Logs:
 
 @dataclass(frozen=True, slots=True)
 class Stand:
-    """Where the group stands, and what a time is in each log; both only as far as they were asked for.
+    """The group's offsets, and the offset of a time in each log; both only as far as the spec needs them.
 
-    committed: those the group has. outlived: partitions whose offset is that of an earlier topic of this name.
+    committed: the group's. outlived: partitions whose committed offset is that of an earlier topic of this name.
     reset_to: EARLIEST or LATEST, for partitions without an offset.
-    at_time: an offset each, EARLIEST or LATEST without a message of the time.
+    at_time: an offset for each; EARLIEST or LATEST without a message of the time.
     """
 
     committed: Offsets = field(default_factory=dict)
@@ -44,7 +45,7 @@ class Stand:
 def resolve(
     option: str, spec: OffsetSpec, partitions: Collection[TopicPartition], logs: Logs, stand: Stand
 ) -> dict[TopicPartition, int]:
-    """The offset of each partition, whether or not its log holds it. Sorted.
+    """Return the offset of each partition, whether or not its log holds it. Sorted.
 
     Raises: MissingOffsetsError if offsets are given and some partition has none, or a partition does not exist;
     NoMessageAtTimeError by option.
@@ -71,7 +72,7 @@ def resolve(
             case OffsetKind.GIVEN:
                 position = given[tp]
             case OffsetKind.COMMITTED:
-                # an outlived offset is none, and all of the new topic is news to the group
+                # an offset of an earlier topic counts as none, and the group has read nothing of the new topic
                 position = stand.committed.get(tp, EARLIEST if tp in stand.outlived else stand.reset_to)
         found[tp] = {EARLIEST: logs.earliest[tp], LATEST: logs.latest[tp]}.get(position, position)
     return found
@@ -84,7 +85,7 @@ def to_ranges(starts: Offsets, ends: Offsets, logs: Logs) -> tuple[list[OffsetRa
     for tp, wanted_end in sorted(ends.items()):
         wanted_start = starts[tp]
         earliest, latest = logs.earliest[tp], logs.latest[tp]
-        # behind the end of the log nothing is known of what was read, so it begins anew
+        # beyond the end of the log it is unknown what was read, so the read begins at the log's first offset
         start = earliest if wanted_start > latest else max(wanted_start, earliest)
         end = min(max(wanted_end, start), latest) if wanted_start <= latest else latest
         if wanted_start > latest or wanted_start < min(earliest, wanted_end) or wanted_end > latest:

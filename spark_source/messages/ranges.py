@@ -1,4 +1,4 @@
-"""Ranges of offsets: how they are cut into tasks, and how much of them one trigger takes. No I/O."""
+"""Ranges of offsets: their division into tasks, and the part of them that one trigger reads. No I/O."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from zk_layout.model import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class OffsetRange:
-    """The messages of a partition from start on, before end."""
+    """The messages of a partition from start, included, to end, excluded."""
 
     partition: TopicPartition
     start: int
@@ -20,17 +20,17 @@ class OffsetRange:
 
     @property
     def size(self) -> int:
-        """How many offsets; a compacted topic has fewer messages."""
+        """The number of offsets; a compacted topic has fewer messages."""
         return self.end - self.start
 
 
 def split_ranges(
     ranges: Sequence[OffsetRange], *, min_partitions: int | None = None, max_records: int | None = None
 ) -> list[OffsetRange]:
-    """Cut ranges into tasks, none empty, in the order of the ranges.
+    """Split ranges into tasks, none empty, in the order of the ranges.
 
     max_records: no task has more offsets. min_partitions: the least number of tasks, if there are as many offsets;
-    larger ranges give more of them: sizes 90 and 10 in ten tasks give nine and one.
+    larger ranges get more of them: sizes 90 and 10 in ten tasks get nine and one.
     Source: Spark's KafkaOffsetRangeCalculator, which divides in the same proportion.
     """
     wanted = [each for each in ranges if each.size > 0]
@@ -69,7 +69,7 @@ def _cut(whole: OffsetRange, count: int) -> list[OffsetRange]:
 def limit_ends(
     starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int], max_records: int
 ) -> dict[TopicPartition, int]:
-    """Ends such that at most max_records offsets lie between, each partition's share in proportion to what it has.
+    """Return ends so that at most max_records offsets lie between starts and ends, shared in proportion to the sizes.
 
     So partitions that are behind catch up together. A partition whose end lies before its start keeps its start.
     """
@@ -79,7 +79,7 @@ def limit_ends(
         return {tp: starts[tp] + size for tp, size in sizes.items()}
     shares = {tp: size * max_records // total for tp, size in sizes.items()}
     left = max_records - sum(shares.values())
-    # partitions that would get nothing come first: beside ever growing neighbours they would starve
+    # partitions that would get nothing come first: beside partitions that keep growing they would never be read
     for tp in sorted((tp for tp in sizes if sizes[tp]), key=lambda tp: (shares[tp] > 0, -sizes[tp], tp))[:left]:
         shares[tp] += 1
     return {tp: starts[tp] + share for tp, share in shares.items()}

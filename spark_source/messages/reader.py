@@ -1,7 +1,7 @@
-"""Reads a range of one partition as Arrow batches: what a task does.
+"""Reads a range of one partition as Arrow batches: the work of a task.
 
-A range ends by position, not by a last message: compaction and transactions leave offsets without messages, also right
-before its end. Messages deleted since the plan are a loss, reported like the losses that the plan finds.
+A range ends by position, not by a last message: compaction and transactions leave offsets without messages, also
+right before its end. Messages that were deleted since the plan are a loss, reported as the plan reports losses.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ logger = safe_logger(__name__)
 
 _AT_ONCE = 1000
 _BATCH_ROWS = 10_000
-"""As Spark's own spark.sql.execution.arrow.maxRecordsPerBatch."""
+"""The default of Spark's spark.sql.execution.arrow.maxRecordsPerBatch."""
 _SLICE_S = 0.5
 _AGAIN_S = 0.5
 _END_OF_LOG = "_PARTITION_EOF"
@@ -54,7 +54,7 @@ def open_reader(
     *,
     must_reach_end: bool = False,
 ) -> Iterator[pa.RecordBatch]:
-    """The messages of the range, in order; connections are open from the first batch to the last or to close().
+    """Yield the messages of the range, in order; connections are open from the first batch to the last or to close().
 
     znodes: of the brokers and of the partition's state. must_reach_end: as in read_what_is_left.
     Raises: RangeReadError after fetchTimeoutMs without a message; DataLossError, by option; FetchError,
@@ -94,13 +94,14 @@ def read_what_is_left(
     must_reach_end: bool = False,
     clock: Clock | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Read the whole range, or as much as there is if loss is allowed; go on behind what was deleted since the plan.
+    """Read the whole range, or as much as there is if loss is allowed; continue after messages deleted since the plan.
 
-    A broker that was just started may report a lower end than the plan saw: messages beyond the end count as lost only
-    after patience_s. must_reach_end: not even then, for the reader goes on behind the range in any case, and nobody
-    would read them if they came back. ask_log: where the log begins and ends, None if no broker tells.
-    Raises: DataLossError unless failOnDataLoss=false; RangeReadError for messages that are there, or may come;
-    OffsetOutOfRangeError for an offset that turned out to be there.
+    A broker that has just started may report a lower end than the plan saw: messages beyond the end count as lost only
+    after patience_s. must_reach_end: they do not count as lost even then. Such a reader continues after the range in
+    any case, and nobody would read the messages if they came back. ask_log: returns the log's first offset and end,
+    None if no broker answers.
+    Raises: DataLossError unless failOnDataLoss=false; RangeReadError for messages that exist, or may come;
+    OffsetOutOfRangeError for an offset that the log does hold.
     """
     clock = clock or SystemClock()
     deadline = math.inf
@@ -163,7 +164,7 @@ def _read_with_librdkafka(
                 arrays.add(portion)
                 if arrays.rows >= _BATCH_ROWS or arrays.bytes >= MOST_BATCH_BYTES:
                     yield arrays.batch()
-        # also before a failure: what is left of the range may be given up, and this was read
+        # also before a failure: the caller may give up the rest of the range, but these messages were read
         if arrays.rows:
             yield arrays.batch()
     if reading.failure is not None:
@@ -173,7 +174,7 @@ def _read_with_librdkafka(
 
 
 def _out_of_range(config: ConsumerConfig, store: ZkStore, left: OffsetRange) -> OffsetOutOfRangeError | RangeReadError:
-    """The error for a position that its log does not hold, with what it does hold."""
+    """Return the error for a position that its log does not hold, with the bounds of the log."""
     log = _ask_log(config, store, left.partition)
     if log is None:
         return RangeReadError(
@@ -183,7 +184,7 @@ def _out_of_range(config: ConsumerConfig, store: ZkStore, left: OffsetRange) -> 
 
 
 def _ask_log(config: ConsumerConfig, store: ZkStore, tp: TopicPartition) -> tuple[int, int] | None:
-    """Return where the log begins and ends; None if no broker says."""
+    """Return the log's first offset and end; None if no broker answers."""
     with closing(open_log_offsets(config, store)) as logs:
         try:
             earliest, latest = logs.earliest([tp]).get(tp), logs.latest([tp]).get(tp)
@@ -196,7 +197,7 @@ def _settings(config: ConsumerConfig, brokers: Sequence[Broker]) -> dict[str, st
     settings = fetcher_settings(config, brokers, 1)
     return {
         **settings,
-        # the end of the log is said in the place of a message: a range may end there without one
+        # librdkafka reports the end of the log like a message: a range may end there without a message
         "enable.partition.eof": True,
         "queued.min.messages": 100_000,
         **dict(config.rdkafka),
@@ -204,7 +205,7 @@ def _settings(config: ConsumerConfig, brokers: Sequence[Broker]) -> dict[str, st
 
 
 class _Reading:
-    """One range being read: its position, and how long nothing has come."""
+    """The state of reading one range: its position, and the time since the last message."""
 
     def __init__(self, handle: ConsumerHandle, wanted: OffsetRange, timeout_s: float) -> None:
         self._handle = handle
@@ -212,11 +213,11 @@ class _Reading:
         self._timeout_s = timeout_s
         self.position = wanted.start
         self.is_outside = False
-        """Whether the log does not hold the position; the reading then rests."""
+        """Whether the log does not hold the position; then the reading stops."""
         self.failure: RangeReadError | None = None
-        """Why the range is read no further; the messages that were given before count."""
+        """Why the reading stops; the messages returned before it are valid."""
         self._waited_s = 0.0
-        """How long nothing has come, without the time that Spark takes for a batch."""
+        """Seconds without a message, not counting the time that Spark takes for a batch."""
         self._complaint = "no message came"
 
     @property
@@ -237,11 +238,11 @@ class _Reading:
         ends = [message for message in messages if _is_end_of_log(message)]
         messages, faults = take_faults([message for message in messages if not _is_end_of_log(message)])
         inside = self._take(messages) if messages else []
-        # librdkafka fetches ahead: behind the range a fault is not this task's
+        # librdkafka fetches ahead: a fault after the range does not concern this task
         for fault in () if self.is_done else faults:
             self._judge(fault)
         if self.failure is None and not self.is_outside:
-            # behind all messages that are there; librdkafka says it once, perhaps along with the last of them
+            # after all messages of the log; librdkafka reports its end once, perhaps together with the last messages
             self.position = max([self.position, *(message.offset() or 0 for message in ends)])
         return inside
 

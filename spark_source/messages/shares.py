@@ -1,7 +1,8 @@
-"""How a batch read is shared among tasks, for this query and for later ones on the same plan. No I/O.
+"""Divides a batch read among tasks, for this query and for later ones on the same plan. No I/O.
 
 Spark plans once for each load(). So the plan gives each task a share of a partition's offsets, and the shares of a
-partition hold all offsets that there can ever be. What of its share a query asks for a task finds when it runs.
+partition together hold all offsets that can ever exist. When a task runs, it computes which part of its share the
+query wants.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ NO_END = 2**63 - 1
 
 
 def open_ends(pieces: Sequence[OffsetRange]) -> list[OffsetRange]:
-    """The pieces of each partition, in order, with the first one begun at 0 and the last one without an end."""
+    """Return the pieces of each partition, in order; the first one starts at 0, and the last one has no end."""
     opened = []
     for before, piece, after in zip([None, *pieces], pieces, [*pieces[1:], None], strict=False):
         is_first = before is None or before.partition != piece.partition
@@ -37,15 +38,15 @@ def ranges_in(
 ) -> tuple[list[OffsetRange], list[Lost]]:
     """Return the ranges of a share that can be read, and the parts of it that the log does not hold.
 
-    A share that does not begin at 0 has a neighbour that may have been read already: if messages at its begin are gone,
-    they are lost even to a query that asked for whatever is the earliest.
+    If a share does not start at 0, another task may have read the share before it already. So if messages at its
+    beginning are gone, they are lost even to a query from the earliest offset.
     """
     tp = share.partition
     start, end, begin, latest = starts[tp], ends[tp], logs.earliest[tp], logs.latest[tp]
     whole, lost = to_ranges({tp: start}, {tp: end}, logs)
     inside = [OffsetRange(tp, max(each.start, share.start), min(each.end, share.end)) for each in whole]
     ranges = [each for each in inside if each.size > 0]
-    if start > latest:  # another log, which is read whole
+    if start > latest:  # another log, of which all is read
         return ranges, lost if share.start == 0 else []
     earliest = starting.kind is OffsetKind.EARLIEST or dict(starting.given).get(tp) == EARLIEST
     first = share.start if earliest and share.start > 0 else max(start, share.start)

@@ -1,6 +1,6 @@
-"""The progress of a zk_messages source, as that of Spark's own Kafka source looks. No I/O.
+"""The progress of a zk_messages source in the form of Spark's own Kafka source. No I/O.
 
-Spark names a Python source after a class of its own, and takes no metrics from it. Both follow from what is in the
+Spark names a Python source after one of its own classes, and takes no metrics from it. Both can be computed from the
 progress of a query.
 """
 
@@ -18,15 +18,15 @@ class SourceProgress(Protocol):
     """`query.lastProgress.sources[0]`."""
 
     def __getitem__(self, key: str) -> str | None:
-        """startOffset, endOffset and latestOffset, as JSON; None or "null" where there is none."""
+        """Return startOffset, endOffset or latestOffset, as JSON; None or "null" without one."""
         ...
 
 
 def source_progress(source: SourceProgress) -> dict[str, object]:
-    """Name, offsets as {"topic": {"0": 5}}, and metrics, out of `query.lastProgress.sources[0]`.
+    """Return name, offsets as {"topic": {"0": 5}}, and metrics for `query.lastProgress.sources[0]`.
 
     The metrics have the names of Spark's Kafka source: avgOffsetsBehindLatest, maxOffsetsBehindLatest and
-    minOffsetsBehindLatest, over the partitions of the last batch; none before the first.
+    minOffsetsBehindLatest, over the partitions of the last batch; there are none before the first batch.
     """
     start, end = (_reached(source[name]) for name in ("startOffset", "endOffset"))
     latest: Mapping[str, Mapping[str, int]] = json.loads(source["latestOffset"] or "null") or {}

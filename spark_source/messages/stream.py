@@ -1,8 +1,8 @@
-"""The streaming read of zk_messages, as Spark calls it.
+"""The streaming read of zk_messages, with the methods that Spark calls.
 
-Spark runs one Python worker on the driver for as long as a query runs, in which a reader plans batch after batch; it
-keeps its connections. Another one is made only to be pickled to the executors, which read as in a batch query. What is
-planned and committed, and when, see stream_driver.
+Spark runs one Python worker on the driver while a query runs. In it, one reader plans batch after batch and keeps its
+connections. Spark makes another reader only to pickle it to the executors, which read as in a batch query. See
+stream_driver for what is planned and committed, and when.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from spark_source.messages.worker_exit import be_undisturbed, exit_in_order
 from zk_layout.errors import ConfigError
 
 _ALL = 2**63 - 1
-"""As a limit: no limit of ours. ReadAllAvailable, where we never ask for it, is what Spark says for Trigger.Once."""
+"""No limit. Spark passes ReadAllAvailable, which this reader never returns, for Trigger.Once."""
 
 
 class ZkMessagesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads messages batch by batch, from where the group stands or the checkpoint says.
+    """Reads messages batch by batch, from the group's offsets or the checkpoint's.
 
-    Its methods run on the driver in one process, read on the executors from a pickled copy that never planned anything.
+    Its methods run on the driver in one process, except read, which runs on the executors in a pickled copy.
     """
 
     def __init__(self, options: MessageOptions, columns: tuple[WantedColumn, ...]) -> None:
@@ -44,7 +44,10 @@ class ZkMessagesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
         return self._driver
 
     def initialOffset(self) -> JsonOffsets:  # noqa: N802 - Spark's name
-        """Before the first batch, whose end says where it begins: Spark asks for this anew when it repeats it."""
+        """Return the offset before the first batch. It names no position: Spark asks again to repeat the batch.
+
+        The end of the first batch says where that batch begins.
+        """
         return to_json(NOT_BEGUN)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
@@ -52,14 +55,14 @@ class ZkMessagesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
         return ReadMaxRows(self._options.max_offsets_per_trigger or _ALL)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """From now on nothing that comes later is read."""
+        """From now on, read no later messages."""
         self._plan().stop_at_present()
 
     def latestOffset(self, start: JsonOffsets, limit: ReadLimit) -> JsonOffsets:  # noqa: N802
-        """Return where the next batch ends. All before start was processed, so it is committed.
+        """Return the end of the next batch. All before start was processed, so it is committed.
 
-        Raises: what planning a batch read does; LiveGroupError, OwnershipLostError, CheckpointError; ConfigError for
-        Trigger.Once, which ends the query without a word on whether its batch was processed.
+        Raises: as planning a batch read; LiveGroupError, OwnershipLostError, CheckpointError; ConfigError for
+        Trigger.Once, which ends the query without saying whether its batch was processed.
         """
         if isinstance(limit, ReadAllAvailable) and self._options.commits:
             raise ConfigError(
@@ -72,11 +75,11 @@ class ZkMessagesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
         return to_json(self._plan().advance(from_json(start), most))
 
     def reportLatestOffset(self) -> ByPartition:  # noqa: N802
-        """For the progress of the query: where the logs ended when the last batch was planned."""
+        """Return the ends of the logs when the last batch was planned, for the progress of the query."""
         return by_partition(self._plan().log_ends())
 
     def partitions(self, start: JsonOffsets, end: JsonOffsets) -> Sequence[InputPartition]:
-        """The tasks of a batch. Raises: DataLossError, CheckpointError, ZooKeeperError."""
+        """Return the tasks of a batch. Raises: DataLossError, CheckpointError, ZooKeeperError."""
         if start == end:
             return []
         ranges, znodes = self._plan().tasks(from_json(start), from_json(end))
@@ -87,7 +90,7 @@ class ZkMessagesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
         return read_range(self._options, self._columns, partition)
 
     def stop(self) -> None:
-        """Release what was claimed, and free the connections; twice is harmless."""
+        """Release the claimed partitions, and close the connections; twice is harmless."""
         be_undisturbed()
         driver, self._driver = self._driver, None
         if driver is not None:

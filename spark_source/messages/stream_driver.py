@@ -1,8 +1,8 @@
-"""The driver's side of a stream: it looks at the cluster, decides by stream_plan, commits, and divides a batch.
+"""The driver's side of a stream: reads the cluster, decides by stream_plan, commits, and divides a batch.
 
-Everything before `start` of advance has been processed. Only advance commits it for the group, and leaves out what does
-not fit the topics that the same look found in ZooKeeper. Spark's own call of commit is ignored: it names the same
-offsets later, after another look, and is never made for the last batch.
+Spark has processed everything before `start` of advance. Only advance commits it for the group, without partitions
+that do not match the topics that the same reading found in ZooKeeper. Spark's own call of commit is ignored: it names
+the same offsets later, after another reading, and Spark never makes it for the last batch.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ from zk_layout.model import TopicPartition
 logger = safe_logger(__name__)
 
 LOWER_END_S = 60.0
-"""How long a log end before the stream's position is asked for again."""
+"""Seconds for which brokers are asked again if a log ends before the stream's position."""
 _LEAST_WAIT_S = 0.1
-"""Without a trigger interval Spark asks every 10 ms for something new; ZooKeeper and brokers are asked less often."""
+"""Without a trigger interval Spark asks every 10 ms for new offsets; ZooKeeper and brokers are asked less often."""
 _TRIES = 3
-"""Of what cannot wait for the next trigger, while ZooKeeper does not answer."""
+"""Tries of a step that cannot wait for the next trigger, while ZooKeeper does not answer."""
 
 Offsets = dict[TopicPartition, int]
 Answer = TypeVar("Answer")
@@ -50,7 +50,7 @@ _ZOOKEEPER_AWAY = (ConnectionLostError, ConnectTimeoutError, SessionExpiredError
 
 
 class StreamDriver:
-    """All that is open for a stream, and what is remembered between two batches. Used by one thread.
+    """The open connections of a stream, and its state between two batches. Used by one thread.
 
     cluster: another one than the options name, for tests.
     """
@@ -68,7 +68,7 @@ class StreamDriver:
         self._planned_at: float | None = None
 
     def open(self) -> None:
-        """Connect, and see to the group. Raises: LiveGroupError, ConfigError and what Cluster raises."""
+        """Connect, and register or check the group. Raises: LiveGroupError, ConfigError and the errors of Cluster."""
         options = self._options
         log_notes(options)
         try:
@@ -89,7 +89,7 @@ class StreamDriver:
             raise
 
     def close(self) -> None:
-        """Leave the group and free everything; raises nothing that would hide why it is called."""
+        """Leave the group and close all connections."""
         try:
             if self._claim is not None:
                 self._claim.release()
@@ -97,7 +97,7 @@ class StreamDriver:
             self._cluster.close()
 
     def stop_at_present(self) -> None:
-        """Read nothing that comes later than now. Raises: as a batch read."""
+        """From now on, read no later messages. Raises: as a batch read."""
         self._target = self._until_answered(self._present)
 
     def _present(self) -> tuple[StreamOffsets, Offsets]:
@@ -107,9 +107,9 @@ class StreamDriver:
         return StreamOffsets(dict.fromkeys(ends, 0), now.marks), ends
 
     def advance(self, start: StreamOffsets, most: int | None) -> StreamOffsets:
-        """Where the next batch ends, whose start everything has been processed up to; start if there is nothing new.
+        """Commit start, which is processed, and return the end of the next batch; start itself if there is nothing new.
 
-        Without ZooKeeper no batch is planned: a claim could be somebody else's by now. Raises: as a batch read;
+        Without ZooKeeper no batch is planned: another member could own the partitions by now. Raises: as a batch read;
         DataLossError, by option; LiveGroupError, OwnershipLostError, CheckpointError.
         """
         clock = self._cluster.clock
@@ -128,7 +128,7 @@ class StreamDriver:
         return end
 
     def _until_answered(self, ask: Callable[[], Answer]) -> Answer:
-        """Try it again while ZooKeeper does not answer, for a few session timeouts. Raises: its error then."""
+        """Repeat a step while ZooKeeper does not answer, for a few session timeouts. Raises: then ZooKeeper's error."""
         tries_left = _TRIES
         while True:
             try:
@@ -144,7 +144,7 @@ class StreamDriver:
         standing, begins, latest, fallen = self._look(start)
         if self._target is not None:
             target = self._target[1]
-            # a target that was too low, as a broker said it, is what was there all the same
+            # a broker may have reported too low an end for the target; the messages up to the present end existed then
             target.update({tp: end for tp, end in latest.items() if target[tp] < standing.going_on.get(tp, 0)})
             latest = {tp: min(end, target[tp]) for tp, end in latest.items()}
         goes_on = {**standing.going_on, **begins}
@@ -167,7 +167,7 @@ class StreamDriver:
         """Return the standing of the partitions, the begins of new ones, the log ends, and the shortened logs.
 
         Commits processed offsets. While a log ends before the stream's position, everything is read again, up to
-        LOWER_END_S: the topic may have been made anew meanwhile.
+        LOWER_END_S: the topic may have been created again meanwhile.
         """
 
         def look() -> tuple[tuple[Standing, Offsets, Offsets], Offsets, Offsets]:
@@ -188,15 +188,15 @@ class StreamDriver:
         return *seen, lowest
 
     def _optional(self, start: StreamOffsets, standing: Standing) -> Collection[TopicPartition]:
-        """The partitions that a batch may leave out while no broker leads them: the stream goes on in them later.
+        """Return the partitions that a batch may leave out while they have no leader: the stream reads them later.
 
-        Not up to a target, which is reached by then, or never. Where a partition begins is found at once; and a
-        checkpoint of version 1 does not say which topic the offset that is kept is of.
+        None with a target, which the stream reaches now or never. Not new partitions, whose begins must be found at
+        once. Not those of a checkpoint of version 1, which does not say which topic the kept offset is of.
         """
         return [] if self._target is not None else [tp for tp in standing.going_on if tp.topic in start.topics]
 
     def _report_absent(self, topics: Topics) -> None:
-        """Log what the options name and the cluster does not have, once; a query that has begun continues without."""
+        """Log each named topic and partition that does not exist, once; a query that has begun continues without."""
         missing = self._options.topics.partitions.difference(topics.existing)
         absent = {f"topic {name}" for name in topics.names if name not in topics.origins}
         absent |= {f"partition {tp}" for tp in missing if tp.topic in topics.origins}
@@ -205,7 +205,7 @@ class StreamDriver:
         self._absent = absent
 
     def _up_to_target(self, topics: Topics) -> Topics:
-        """With a target no partition, and no topic of the same name, that came later."""
+        """Return the topics, with a target without partitions and topics that were created after it."""
         if self._target is None:
             return topics
         known = self._target[0]
@@ -219,10 +219,10 @@ class StreamDriver:
         return replace(topics, partitions=wanted, names=names)
 
     def _begins(self, start: StreamOffsets, standing: Standing) -> Offsets:
-        """Return where new partitions begin.
+        """Return the first offsets to read of new partitions.
 
-        The first partitions begin where startingOffsets says. Partitions that the options or a filter added later begin
-        where the group stands, if it has an offset. Partitions missing in the answer begin where their log does.
+        The first partitions begin at startingOffsets. Partitions that the options or a filter added later begin at the
+        group's offset, if it has one. Partitions that are missing in the result begin at the first offset of their log.
         """
         spec = self._options.starting
         fresh = sorted(standing.fresh)
@@ -231,7 +231,7 @@ class StreamDriver:
             return resolve("startingOffsets", spec, fresh, logs, self._cluster.stand(spec, fresh))
         known = {tp.topic for tp in start.offsets}
         are_named = bool(self._options.topics.partitions)
-        # of a topic that is read anyway others are taken for new ones, whose offsets are this query's own
+        # other partitions of a topic that is read already are new in the topic: only this query has offsets of them
         added = [tp for tp in fresh if are_named or tp.topic not in known]
         if not added or spec.kind is not OffsetKind.COMMITTED:
             return {}
@@ -246,13 +246,13 @@ class StreamDriver:
         return sum(each.size for each in ranges_between(start, plan_batch(start, standing, found, None)[0])) < least
 
     def log_ends(self) -> Mapping[TopicPartition, int]:
-        """Return where the logs ended when the last batch was planned."""
+        """Return the ends of the logs when the last batch was planned."""
         return self._ends
 
     def tasks(self, start: StreamOffsets, end: StreamOffsets) -> tuple[list[OffsetRange], Znodes]:
         """Return the ranges of a batch, and the znodes that its executors need. All planned ranges are returned.
 
-        Only a topic that was deleted since has nothing left to read. Raises: DataLossError, by option; ZooKeeperError.
+        Only ranges of a topic that was deleted since are left out. Raises: DataLossError, by option; ZooKeeperError.
         """
         return self._until_answered(lambda: self._tasks(start, end))
 

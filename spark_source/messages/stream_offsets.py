@@ -1,4 +1,4 @@
-"""How far a stream has come, as Spark keeps it in the checkpoint of a query. No I/O.
+"""The progress of a stream, as Spark keeps it in the checkpoint of a query. No I/O.
 
     {"version": 2, "offsets": {"flights": {"0": 120, "1": 118}}, "topics": {"flights": "topic-czxid=0x2f"}}
 
@@ -32,7 +32,7 @@ ByPartition: TypeAlias = "dict[str, dict[str, int]]"
 
 @dataclass(frozen=True, slots=True)
 class StreamOffsets:
-    """Where each partition goes on; see the module for the rest. begun: whether a batch was planned at all."""
+    """The next offset of each partition; see the module for the rest. begun: whether a batch was ever planned."""
 
     offsets: Mapping[TopicPartition, int] = field(default_factory=dict)
     topics: Mapping[str, str] = field(default_factory=dict)
@@ -52,7 +52,7 @@ def ranges_between(start: StreamOffsets, end: StreamOffsets) -> list[OffsetRange
 
 
 def to_json(reached: StreamOffsets) -> JsonOffsets:
-    """As Spark keeps it; sorted, so that what is equal is equal text."""
+    """Return the document for Spark; sorted, so that equal progress has equal text."""
     if not reached.begun:
         return {"version": VERSION, "begun": False}
     document: JsonOffsets = {
@@ -66,7 +66,7 @@ def to_json(reached: StreamOffsets) -> JsonOffsets:
 
 
 def by_partition(offsets: Mapping[TopicPartition, int]) -> ByPartition:
-    """{topic: {partition: offset}}, as Spark's own Kafka source writes offsets, sorted."""
+    """Return {topic: {partition: offset}}, sorted, as Spark's own Kafka source writes offsets."""
     found: ByPartition = {}
     for tp, offset in sorted(offsets.items()):
         found.setdefault(tp.topic, {})[str(tp.partition)] = offset
@@ -74,7 +74,7 @@ def by_partition(offsets: Mapping[TopicPartition, int]) -> ByPartition:
 
 
 def from_json(document: object) -> StreamOffsets:
-    """Back again. Raises: CheckpointError for what this version cannot have written."""
+    """Read a document of to_json. Raises: CheckpointError if this version cannot have written it."""
     if not isinstance(document, dict):
         raise CheckpointError(f"holds {document!r} where offsets should be")
     version = document.get("version")

@@ -1,12 +1,12 @@
-"""Decides what the next batch of a stream reads. No I/O, no clock.
+"""Decides which offsets the next batch of a stream reads. No I/O, no clock.
 
-    sort_partitions    what became of each partition since the last batch: goes on, new, made anew, gone, not chosen
-    plan_batch         where each begins and ends, and what is lost
+    sort_partitions    the state of each partition since the last batch: going on, new, made anew, gone, not chosen
+    plan_batch         the start and the end of each, and the lost ranges
 
-A topic is another one only on evidence: its id or the zxid of its creation, see legacy_consumer.offsets.judgement. A
-log that ends before the offset where it goes on is no evidence: a broker that was just started may say less than there
-is. The driver asks again for a while; a log that is still short then goes on at the lowest end that was said, for
-messages after it were not read.
+A topic counts as another one only by its id or the zxid of its creation, see legacy_consumer.offsets.judgement. A log
+that ends before the next offset is no evidence: a broker that has just started may report too low an end. The driver
+asks again for a while. If the log is still short then, the stream continues at the lowest end that was reported,
+since it has not read the messages after it.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ class Standing:
     """The state of a stream's partitions.
 
     going_on, anew, fresh: chosen partitions. aside: existing partitions that are not, or no longer, chosen.
-    gone: with their topics, or in a topic made anew with fewer. anew, gone: how far the earlier log was read.
-    marks: the mark of each topic as it is now.
+    gone: deleted with their topics, or missing in a topic that was created again. anew, gone: the offset up to which
+    the earlier log was read. marks: the mark of each present topic.
     """
 
     going_on: Offsets
@@ -47,7 +47,7 @@ class Standing:
 
 
 def sort_partitions(start: StreamOffsets, topics: Topics) -> Standing:
-    """topics: a look at the chosen ones and at those in start.
+    """Return the state of each partition. topics: a reading of the chosen topics and of those in start.
 
     Raises: CheckpointError if start names a partition that its topic never had.
     """
@@ -60,7 +60,7 @@ def sort_partitions(start: StreamOffsets, topics: Topics) -> Standing:
     for tp, offset in start.offsets.items():
         origin = topics.origins.get(tp.topic)
         if tp.topic not in names:
-            # what is not read any more is no loss when it goes
+            # a deleted topic that the query does not read any more is no loss
             if origin is not None:
                 aside[tp] = offset
         elif origin is None:
@@ -79,7 +79,7 @@ def sort_partitions(start: StreamOffsets, topics: Topics) -> Standing:
 
 
 def is_of_earlier_topic(reached: StreamOffsets, tp: TopicPartition, now: TopicOrigin | None) -> bool:
-    """Whether the offset in `reached` is of a topic that was deleted since, one of the same name created or not."""
+    """Return whether the offset in `reached` is of a topic that was deleted since, even if the name exists again."""
     written = written_in_kafka(reached.offsets[tp], reached.topics.get(tp.topic, ""))
     return now is None or judge(written, now).verdict is Verdict.EARLIER_TOPIC
 
@@ -87,18 +87,18 @@ def is_of_earlier_topic(reached: StreamOffsets, tp: TopicPartition, now: TopicOr
 def may_commit(start: StreamOffsets, standing: Standing) -> Offsets:
     """Return the processed offsets to commit: none of an earlier topic, none of a partition that is no longer read.
 
-    A checkpoint of version 1 does not say which topic its offsets are of; they wait for the end of the next batch.
+    A checkpoint of version 1 does not say which topic its offsets are of; they are committed after the next batch.
     """
     return {tp: offset for tp, offset in standing.going_on.items() if tp.topic in start.topics}
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The answers of brokers and the group for the partitions to read, without those of topics that vanished meanwhile.
+    """The answers of brokers and the group for the partitions to read, without topics that were deleted meanwhile.
 
-    earliest: given at least where a log does not end at the stream's position. begins: where new partitions begin, if
-    not at earliest. fallen: {partition: the lowest end that a broker reported}, where the log ends before the stream's
-    position though it was asked for long enough. known_ends: where logs ended when they were seen last.
+    earliest: at least for logs that do not end at the stream's position. begins: first offsets to read of new
+    partitions, if not earliest. fallen: {partition: the lowest end that a broker reported}, for logs that end before
+    the stream's position even after repeated requests. known_ends: the last known ends of the logs.
     """
 
     earliest: Offsets
@@ -111,7 +111,7 @@ class Found:
 def plan_batch(
     start: StreamOffsets, standing: Standing, found: Found, most: int | None
 ) -> tuple[StreamOffsets, list[Lost | LostLog]]:
-    """Return where the next batch ends, start itself if there is nothing to do; and what is lost.
+    """Return the end of the next batch, start itself if there is nothing to do; and the lost ranges.
 
     most: the largest number of offsets, shared among the partitions in proportion to what there is to read.
     """

@@ -1,7 +1,7 @@
-"""How the worker that plans a stream ends: with what it opened closed, whichever news of the end comes first.
+"""Ends the worker that plans a stream so that its connections are closed, whichever signal of the end comes first.
 
 Spark closes the worker's input and sends SIGTERM, in either order, a moment apart, perhaps more than once. The first
-becomes an exception, on whose way out the worker stops its reader; what comes while that is being done would undo it.
+SIGTERM raises SystemExit, and the worker then stops its reader. Later ones would interrupt that.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def exit_in_order(stop: Callable[[], None]) -> None:
-    """Exit at the first SIGTERM, and stop at the exit, should the signal have come just before stop was to be called.
+    """Exit at the first SIGTERM, and call stop at the exit, in case the signal came just before a call of stop.
 
     Main thread only. stop: harmless when called twice; calls be_undisturbed first.
     """
@@ -26,7 +26,7 @@ def exit_in_order(stop: Callable[[], None]) -> None:
 
 
 def be_undisturbed() -> None:
-    """From now on SIGTERM is ignored, if exit_in_order took it: the process is ending already."""
+    """Ignore SIGTERM from now on, if exit_in_order handles it: the process is ending already."""
     if signal.getsignal(signal.SIGTERM) is _exit:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
 

@@ -1,1 +1,1 @@
-"""The format kafka_segments: messages out of log segments that were copied from brokers."""
+"""The format kafka_segments: messages in log segments that were copied from brokers."""

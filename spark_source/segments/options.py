@@ -1,4 +1,4 @@
-"""Every option of kafka_segments as data, and what a read was told. Docs and tests are made from OPTIONS. No I/O."""
+"""All options of kafka_segments as data, and the options of one read. Docs and tests are made from OPTIONS. No I/O."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from zk_layout.errors import ConfigError
 
 
 class DamagedSegments(Enum):
-    """The reaction to a file that is not sound to its end."""
+    """The reaction to a damaged file."""
 
     FAIL = "fail"
     STOP = "stop"
@@ -51,8 +51,8 @@ class SegmentOptions:
 
 
 def parse_segment_options(given: Mapping[str, str]) -> SegmentOptions:
-    """Check all options. Raises: ConfigError naming the first that cannot be, before any I/O."""
-    # without any option this would tell of ZooKeeper, which is not asked here
+    """Check all options. Raises: ConfigError for the first wrong one, before any I/O."""
+    # without options sort_options would ask for zookeeper.connect, which this format does not use
     found = sort_options(SEGMENTS_FORMAT, given or {"path": ""}, (*OPTIONS, _SEVERAL), (), _HINTS)
     for name in found.properties:
         raise ConfigError(name, None, f"{SEGMENTS_FORMAT} reads files and speaks to no broker")
@@ -76,7 +76,7 @@ def _several(text: str) -> list[str]:
 
 
 def _local(path: str) -> str:
-    """The path without `file:`, which Spark's own sources take."""
+    """Return the path without `file:`, which Spark's own sources accept."""
     scheme, colon, rest = path.partition(":")
     if not colon or "/" in scheme:
         return path

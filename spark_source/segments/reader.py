@@ -1,4 +1,4 @@
-"""The batch read of kafka_segments: a task for each file."""
+"""The batch read of kafka_segments, with a task for each file."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from zk_layout.model import TopicPartition
 logger = safe_logger(__name__)
 
 _LEFT_BEHIND = re.compile(r".+-\d+\.[0-9a-f]+-(delete|future|stray)")
-"""Folders of partitions that a broker deletes, or has not moved to this disk yet."""
+"""Folders of partitions that a broker is deleting, or has not moved to this disk completely."""
 
 
 class SegmentPartition(InputPartition):
@@ -38,8 +38,9 @@ class SegmentPartition(InputPartition):
 class KafkaSegmentsReader(DataSourceReader):
     """Reads every record of the files, in the order of each file.
 
-    Made on the driver in a Python worker of its own, asked for its partitions, then pickled to the executors, where
-    read runs for each file. Spark asks for the partitions once for each load(): files that come later want a new one.
+    Spark makes it on the driver, in a Python worker of its own, asks for its partitions, and pickles it to the
+    executors, where read runs for each file. Spark asks for the partitions once for each load(): later files need a new
+    load().
     """
 
     def __init__(self, options: SegmentOptions, columns: tuple[WantedColumn, ...]) -> None:
@@ -57,7 +58,7 @@ class KafkaSegmentsReader(DataSourceReader):
         return found
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The records of one file. Runs on an executor. Raises: SegmentFileError, DamagedSegmentError."""
+        """Read the records of one file. Runs on an executor. Raises: SegmentFileError, DamagedSegmentError."""
         from legacy_consumer.fetching.columnar.segments import read_columns
         from spark_source.messages.column_batches import batch_of_columns
 
@@ -85,7 +86,7 @@ def _files_of(given: str) -> Iterator[Path]:
 
 
 def _task_of(path: Path) -> SegmentPartition | None:
-    """Raises: SegmentFileError if nothing tells whose records these are."""
+    """Return the task of a file; None for a left-behind one. Raises: SegmentFileError if its partition is unknown."""
     partition = partition_of(path)
     if partition is not None:
         return SegmentPartition(str(path), partition)
