@@ -1,6 +1,7 @@
 """The brokers to which a member may connect: all that ZooKeeper lists, or only brokers with pinned addresses.
 
-A client that may create a znode under /brokers/ids sends members to the address in it. broker.hosts pins addresses:
+Members connect to the address in a znode under /brokers/ids, and any client with the permission to create one there
+can choose that address. broker.hosts pins addresses:
 
     kafka1.example.com          this host, any port
     kafka1.example.com:9093     this host and port; [::1]:9093
@@ -21,9 +22,9 @@ logger = safe_logger(__name__)
 
 _SHOWN = 3
 _MOST_SAID = 100
-"""The most warnings of one object: a stranger may register thousands of brokers, each with thousands of listeners."""
+"""The most warnings of one object: any client may register thousands of brokers, each with thousands of listeners."""
 _HOST = re.compile(r"[a-z0-9_.:%-]+")
-"""A registration of version 1 holds any text: librdkafka would take `a,b` for two hosts."""
+"""A registration of version 1 may hold any text as its host, and librdkafka would read `a,b` as two hosts."""
 _ONE = re.compile(r"(\.?[a-z0-9_-]+(?:\.[a-z0-9_-]+)*|\[[0-9a-f:.]+\])(?::([0-9]{1,5}))?")
 
 

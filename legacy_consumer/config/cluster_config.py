@@ -26,7 +26,8 @@ _JAVA_KEY_STORES = (".jks", ".p12", ".pfx")
 class ClusterConfig:
     """The checked properties of the connections to ZooKeeper and Kafka; load makes it.
 
-    kafka_security, rdkafka: names and values for librdkafka as they are. assignment: the same for assignors.
+    kafka_security, rdkafka: names and values as librdkafka takes them. assignment: those of assignors.
+
     warnings: settings that an operator should check; notes: settings without effect, with the reason. Loading does not
     log them; the code that starts work with the configuration does.
     """
@@ -69,7 +70,7 @@ class ClusterConfig:
     ) -> Self:
         """Read and check the properties: keywords (`zookeeper_connect=`) override overrides, and these a file.
 
-        Raises: ConfigError, before anything is connected to.
+        Raises: ConfigError, before any connection is opened.
         """
         values = gather(properties_file, overrides, keywords)
         give_to_assignors(values, cls._declared(values) if values.unknown else ())
@@ -84,7 +85,7 @@ class ClusterConfig:
             warnings=(*values.warnings, *cls._contradictions(complete)),
             notes=tuple(values.notes),
         )
-        config.zk_settings()  # refuses what can never work
+        config.zk_settings()  # raises ConfigError for settings that can never work
         BrokerHosts(config.broker_hosts)
         return config
 
@@ -152,7 +153,7 @@ class ClusterConfig:
         return [*warnings, *(f"{name} has no effect {reason}" for name in useless if complete[name] is not None)]
 
     def zk_settings(self) -> ZkSettings:
-        """The part that the ZooKeeper adapter needs. Raises: ConfigError."""
+        """Return the settings of the ZooKeeper adapter. Raises: ConfigError."""
         tls = None
         if self.zookeeper_ssl_client_enable:
             tls = TlsSettings(
@@ -198,7 +199,7 @@ def _as_librdkafka_spells(name: str, value: Value) -> str:
 def _without_blanks(connect: str) -> str:
     hosts, slash, chroot = connect.strip().partition("/")
     if "@" in hosts:
-        # not quoted: it may hold a password
+        # the error does not show the value, which may hold a password
         what = "names hosts alone, credentials stand in zookeeper.auth.digest or zookeeper.sasl.username and .password"
         raise ConfigError("zookeeper.connect", "***", what)
     names = [host.strip() for host in hosts.split(",")]

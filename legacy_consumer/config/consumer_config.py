@@ -83,7 +83,7 @@ class ConsumerConfig(ClusterConfig):
 
     @classmethod
     def _complete(cls, values: Values) -> dict[str, Value | None]:
-        # a slots dataclass is made anew by its decorator, so super() without arguments would look in the wrong class
+        # the decorator of a slots dataclass returns a new class, so super() without arguments would use the wrong one
         complete = super(ConsumerConfig, cls)._complete(values)
         group = complete["group.id"]
         if not group:
@@ -177,5 +177,5 @@ def _unusable(strategy: Value | None, error: UnknownAssignorError) -> ConfigErro
 
 
 def _is_part_of_a_name(text: str) -> bool:
-    """Return whether ZooKeeper takes a znode of such a name (its PathUtils: no character from U+FFF0 on)."""
+    """Return whether ZooKeeper accepts this text in a znode's name (its PathUtils: no character from U+FFF0 on)."""
     return bool(text) and text.isprintable() and "/" not in text and max(text) < "\ufff0"

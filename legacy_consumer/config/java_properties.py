@@ -1,8 +1,9 @@
 r"""The format of Java's .properties files, as java.util.Properties.load reads it.
 
-A line is `key=value`, `key: value` or `key value`; blanks around the separator do not count, blanks behind the value
-do. Lines beginning with # or ! are comments. An odd number of backslashes at the end continues the line, less the next
-line's leading blanks. `\t \n \r \f` and `\uXXXX` are escapes; a backslash before anything else is dropped.
+A line is `key=value`, `key: value` or `key value`. Blanks around the separator do not count, blanks after the value
+do. Lines that begin with # or ! are comments. An odd number of backslashes at the end continues the line in the next
+one, without that line's leading blanks. `\t \n \r \f` and `\uXXXX` are escapes; a backslash before anything else is
+dropped.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _SURROGATE_PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
 def decode_java_properties(data: bytes) -> str:
     """Decode a file: as UTF-8 if it is valid UTF-8, with or without a byte order mark; else as Latin-1, as Java does.
 
-    Raises: ValueError for UTF-16, which would be read as nonsense.
+    Raises: ValueError for UTF-16, which Latin-1 would turn into nonsense.
     """
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         msg = "it is written in UTF-16: save it as UTF-8"
@@ -80,7 +81,7 @@ def _unescape(text: str, key: str) -> str:
         if len(escape) == 5:
             return chr(int(escape[1:], 16))
         if escape == "u":
-            # without the value, which may be a password
+            # the error does not show the value, which may be a password
             raise ValueError(f"\\u without four hexadecimal digits at {key!r}; a backslash is written \\\\")
         return _CONTROLS.get(escape, escape)
 

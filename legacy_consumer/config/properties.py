@@ -28,7 +28,7 @@ class Kind(Enum):
 class Property:
     """One property.
 
-    default None: it has none, or `derived` says which other property it comes from.
+    default: None if it has none, or if `derived` names the property that it comes from.
     minimum, maximum: for integers; choices: for words.
     """
 
@@ -44,7 +44,7 @@ class Property:
 
     @property
     def attribute(self) -> str:
-        """The name in Python: underscores for dots."""
+        """The name in Python, with underscores for dots."""
         return self.name.replace(".", "_")
 
     @property
@@ -58,7 +58,7 @@ class Property:
 
 
 ASSIGNMENT_PREFIX = "assignment."
-"""Of the properties of assignors; `config list` shows which there are."""
+"""The prefix of the properties of assignors; `config list` shows them."""
 KAFKA_FETCH_BYTES = 1048576
 """Kafka's default of fetch.message.max.bytes."""
 
@@ -310,13 +310,13 @@ _TRUST = (
 )
 
 PROPERTIES: tuple[Property, ...] = (*_GROUP, *_OFFSETS, *_FETCH, *_ZOOKEEPER, *_KAFKA_SECURITY, *_TRUST)
-"""All properties, in the order of the documents; `rdkafka.*` is not here, it is passed on."""
+"""All properties, in the order of the documents; without `rdkafka.*`, which is passed on."""
 
 BY_NAME = {known.name: known for known in PROPERTIES}
 PASSED_TO_LIBRDKAFKA = tuple(known.name for known in _KAFKA_SECURITY if known.name != "security.protocol")
-"""Handed on as they are when they are set."""
+"""Properties that are passed to librdkafka unchanged if they are set."""
 RDKAFKA_PREFIX = "rdkafka."
-"""`rdkafka.X` sets librdkafka's X, unless a property here, or this project itself, decides it."""
+"""`rdkafka.X` sets librdkafka's X, except settings that a property here, or this project itself, controls."""
 DECIDED_HERE: dict[str, str] = {
     "bootstrap.servers": "brokers are found in ZooKeeper, and broker.hosts says which of them are believed",
     "metadata.broker.list": "brokers are found in ZooKeeper, and broker.hosts says which of them are believed",

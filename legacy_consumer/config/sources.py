@@ -1,4 +1,4 @@
-"""Turns the given properties into checked values: {property name: value}. No I/O except reading the file."""
+"""Turns the given properties into checked values: {property name: value}. The only I/O is reading the file."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ _SYNONYMS = {"auto.offset.reset": {"earliest": "smallest", "latest": "largest"}}
 
 @dataclass(slots=True)
 class Values:
-    """The given values, each checked. rdkafka has its names without the prefix, assignment with it.
+    """The given values, each checked. The names in rdkafka have no prefix, those in assignment have theirs.
 
-    unknown: names that no property here has, with the file that they stand in; an assignor of the user's may have them.
+    unknown: names that no property here has, with their file; a user's assignor may declare them.
     """
 
     given: dict[str, Value] = field(default_factory=dict)
@@ -48,7 +48,7 @@ def gather(
     overrides: Mapping[str, Value] | None,
     keywords: Mapping[str, Value],
 ) -> Values:
-    """Put the sources together: keywords win over overrides, these over the file.
+    """Collect the values of all sources: keywords override overrides, and these override the file.
 
     Raises: ConfigError for the first invalid property.
     """
@@ -56,7 +56,7 @@ def gather(
     if properties_file is not None:
         for name, text in _read(properties_file).items():
             if name in IGNORED:
-                # a file may be shared with members of the JVM, which use it
+                # JVM members may share the file and use this property
                 values.notes.append(_no_effect(name))
             elif not _take(values, name, text):
                 values.unknown.append((name, text, properties_file))
@@ -72,10 +72,10 @@ def gather(
 
 
 def give_to_assignors(values: Values, declared: Container[str]) -> None:
-    """Take the unknown names that are properties of the member's assignors.
+    """Keep the unknown names that the member's assignors declare.
 
-    Another one is an error in keywords and overrides, which are written for this consumer, and a warning in a file,
-    which may be shared with others. Raises: ConfigError.
+    Any other unknown name is an error in keywords and overrides, which are written for this consumer, and a warning in
+    a file, which may be shared with other consumers. Raises: ConfigError.
     """
     for name, value, properties_file in values.unknown:
         if name in declared:
@@ -87,7 +87,7 @@ def give_to_assignors(values: Values, declared: Container[str]) -> None:
 
 
 def misspelling_of(name: str, values: Values) -> str:
-    """Return what to add to the error that a property is missing: "; ..." if a file has one of a similar name."""
+    """Return an addition to the error about a missing property: "; ..." if a file has one of a similar name."""
     found = (told for told in values.warnings if f"did you mean {name}?" in told)
     return "".join(f"; {told.removesuffix('; it has no effect')}" for told in found)
 
@@ -115,7 +115,7 @@ def _name_of_keyword(keyword: str) -> str:
 
 
 def _take(values: Values, name: str, value: Value) -> bool:
-    """Check and keep one value; False if there is no such property."""
+    """Check and keep one value; return False if there is no such property."""
     known = BY_NAME.get(name)
     if known is not None:
         values.given[name] = _checked(known, value, values.notes)
@@ -173,7 +173,7 @@ def _checked(known: Property, value: object, notes: list[str]) -> Value:
             if not isinstance(value, str):
                 raise ConfigError(known.name, None if known.kind is Kind.SECRET else value, "must be text")
             if known.name.endswith(".location") and not value:
-                # as of a template without its variable: one library takes it for the system's files, another for none
+                # perhaps a template without its variable: one library would use the system's files, another none
                 raise ConfigError(known.name, None, "is empty: give a file, or leave the property out")
             return value
 

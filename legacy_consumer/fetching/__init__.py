@@ -1,1 +1,1 @@
-"""The message path: the seam, the choice of a fetcher, positions, and the fetchers."""
+"""The message path: the Fetcher seam, the choice of a fetcher, positions, and the fetchers."""

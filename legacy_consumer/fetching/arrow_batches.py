@@ -1,7 +1,7 @@
-"""Messages as Arrow record batches: straight from columns, or put together from message objects.
+"""Messages as Arrow record batches: directly from columns, or built from message objects.
 
-Names, types and order of the columns are the same with either fetcher. For message objects, keys and values are joined
-and their lengths summed up, which is about ten times faster than Arrow's conversion of each object.
+Names, types and order of the columns are the same with either fetcher. For message objects, keys and values are
+joined and their lengths summed up, which is about ten times faster than Arrow's conversion of each object.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timesta
 """The default columns of a batch; "headers" is optional."""
 HEADERS = "headers"
 _MOST_SMALL_NUMBERS = 127
-"""Topics in one batch that int8 can number."""
+"""The most topics in one batch that int8 can number."""
 
 
 class ColumnSequence(Sequence[Message]):
-    """Messages kept as columns until a caller asks for one."""
+    """Messages as columns; a message object is made when a caller asks for it."""
 
     @property
     @abstractmethod
@@ -37,7 +37,7 @@ class ColumnSequence(Sequence[Message]):
 
     @abstractmethod
     def next_offsets_of(self, start: int, stop: int) -> Mapping[TopicPartition, int]:
-        """The same of some of the messages."""
+        """Return the offset after the last of these messages for each of their partitions."""
 
     @abstractmethod
     def first(self, most: int) -> int:
@@ -45,7 +45,7 @@ class ColumnSequence(Sequence[Message]):
 
     @abstractmethod
     def part(self, start: int, stop: int) -> ColumnSequence:
-        """Some of the messages; the same object if they are all."""
+        """Return some of the messages; the same object for all of them."""
 
     @abstractmethod
     def without(self, partitions: Collection[TopicPartition]) -> ColumnSequence:
@@ -53,21 +53,21 @@ class ColumnSequence(Sequence[Message]):
 
     @abstractmethod
     def messages(self) -> Sequence[Message]:
-        """As objects."""
+        """Return the messages as objects."""
 
     @abstractmethod
     def iterator(self, start: int, stop: int) -> MessageIterator:
-        """Some of the messages, each made as it is asked for."""
+        """Return an iterator over some of the messages, which makes each one when it is asked for."""
 
     @abstractmethod
     def to_arrow(self, columns: Collection[str] = COLUMNS) -> pa.RecordBatch:
-        """As one record batch."""
+        """Return the messages as one record batch."""
 
 
 class LazyMessages(Sequence[Message]):
-    """Columns, or some of their rows, as a sequence of messages: each made when it is asked for, and anew each time.
+    """Some rows of columns as a sequence of messages: each access makes the message again.
 
-    Parts are made by the thousand, so they are two numbers each and share all else.
+    There are thousands of parts, so a part is only two numbers and shares the columns.
     """
 
     __slots__ = ("_columns", "_start", "_stop")
@@ -107,11 +107,11 @@ class LazyMessages(Sequence[Message]):
 
     @property
     def columns(self) -> ColumnSequence:
-        """The same, not as messages."""
+        """The same messages as columns."""
         return self._columns.part(self._start, self._stop)
 
     def part(self, start: int, stop: int) -> LazyMessages:
-        """Some of them: from start to before stop."""
+        """Return the messages from start, included, to stop, excluded."""
         return LazyMessages(self._columns, self._start + start, self._start + stop)
 
     def iterator(self) -> MessageIterator:
@@ -120,8 +120,10 @@ class LazyMessages(Sequence[Message]):
 
 
 def checked_columns(columns: object) -> tuple[str, ...]:
-    """Names of columns. Raises: TypeError for no list; ValueError for none, or one that there is not; ConfigError if
-    pyarrow is not installed.
+    """Return the names of columns.
+
+    Raises: TypeError unless they are a list; ValueError for an empty list or an unknown name; ConfigError if pyarrow is
+    not installed.
     """
     known = (*COLUMNS, HEADERS)
     if isinstance(columns, str | bytes) or not isinstance(columns, Iterable):
@@ -133,7 +135,7 @@ def checked_columns(columns: object) -> tuple[str, ...]:
         msg = f"no column {', '.join(map(repr, unknown))}: there are {', '.join(known)}"
         raise ValueError(msg)
     if not wanted:
-        # a batch without columns has no rows: its messages would count as consumed unseen
+        # a batch without columns has no rows: its messages would count as consumed, and nobody would have seen them
         msg = f"columns must name at least one of {', '.join(known)}"
         raise ValueError(msg)
     if importlib.util.find_spec("pyarrow") is None:
@@ -142,7 +144,7 @@ def checked_columns(columns: object) -> tuple[str, ...]:
 
 
 def record_batch(messages: Sequence[Message], columns: Collection[str] = COLUMNS) -> pa.RecordBatch:
-    """One record batch of these messages. columns: of checked_columns."""
+    """Return one record batch of these messages. columns: from checked_columns."""
     if isinstance(messages, ColumnSequence):
         return messages.to_arrow(columns)
     import pyarrow as pa
@@ -152,7 +154,7 @@ def record_batch(messages: Sequence[Message], columns: Collection[str] = COLUMNS
     return pa.RecordBatch.from_arrays(arrays, names=names)
 
 
-# pyarrow ships no types, so it is handed about as Any.
+# pyarrow ships no types, so it is passed as Any.
 
 
 def _binary(pa: Any, values: list[bytes | None]) -> Any:

@@ -1,8 +1,8 @@
-"""A cluster without its ZooKeeper: the znodes that fetching reads, made from the brokers' metadata.
+"""A cluster without its ZooKeeper: the znodes that fetchers read, made from the brokers' metadata.
 
-Fetchers read /brokers/ids, the registrations below it, and the topics with the states of their partitions, all through
-a ZkStore. This store answers these reads from the brokers' metadata, which it refreshes when they are older than a
-second. All other code works on it as on ZooKeeper. It is read-only.
+Fetchers read /brokers/ids, the registrations below it, and the topics with the states of their partitions, all
+through a ZkStore. This store answers these reads from the brokers' metadata, which it refreshes when they are older
+than a second. All other code uses it like ZooKeeper. It is read-only.
 
 No request creates a topic. A broker returns the addresses of the listener that got the request, so they match the
 configured security protocol.
@@ -35,7 +35,7 @@ _FIRST_WITH_ENDPOINTS = 2
 
 
 class MetadataAsker(Protocol):
-    """Asks one broker; not for two threads at once."""
+    """Asks one broker for metadata. Only one thread at a time may use it."""
 
     def ask(self, server: tuple[str, int], topics: Collection[str]) -> ClusterMetadata:
         """Return this broker's metadata of these topics, maybe of others too; no topic is created.
@@ -45,12 +45,12 @@ class MetadataAsker(Protocol):
         ...
 
     def close(self) -> None:
-        """Hang up; twice is harmless."""
+        """Close the connection; twice is harmless."""
         ...
 
 
 def parse_servers(text: object) -> tuple[tuple[str, int], ...]:
-    """`host:port[,host:port...]` as (host, port). Raises: ConfigError."""
+    """Parse `host:port[,host:port...]` into (host, port) pairs. Raises: ConfigError."""
     found: list[tuple[str, int]] = []
     for one in text.split(",") if isinstance(text, str) else [""]:
         match = _SERVER.fullmatch(one.strip())
@@ -61,7 +61,7 @@ def parse_servers(text: object) -> tuple[tuple[str, int], ...]:
 
 
 def open_broker_store(config: ConsumerConfig, servers: Collection[tuple[str, int]]) -> BrokerStore:
-    """The store of the cluster that these brokers are of; nothing is asked before the first read."""
+    """Return the store of the cluster to which these brokers belong; it sends no request before the first read."""
     asker: MetadataAsker
     if speaks_for_itself(config):
         from legacy_consumer.fetching.columnar.metadata import MetadataAsker as ColumnarMetadataAsker
@@ -76,9 +76,9 @@ def open_broker_store(config: ConsumerConfig, servers: Collection[tuple[str, int
 
 
 class BrokerStore(MemoryStore):
-    """Implements ZkStore, for readers; from any thread.
+    """Implements ZkStore for readers, from any thread.
 
-    hosts: where brokers may be that others name; servers, which the user named, are asked in any case.
+    hosts: the allowed addresses of brokers that other brokers name; servers, which the user named, are always allowed.
     """
 
     def __init__(
@@ -98,18 +98,18 @@ class BrokerStore(MemoryStore):
         self._is_over = False
 
     def start(self) -> None:
-        """Ask a first time. Raises: BrokersUnavailableError, BrokerRefusedError."""
+        """Send the first request. Raises: BrokersUnavailableError, BrokerRefusedError."""
         super().start()
         self._refresh([BrokerIdsPath().path])
 
     def close(self) -> None:
-        """Hang up; twice is harmless."""
+        """Close the connection; twice is harmless."""
         self._is_over = True
-        self._asker.close()  # ends a question of another thread
+        self._asker.close()  # ends a request of another thread
         super().close()
 
     def get_data(self, path: str, watcher: Watcher | None = None) -> Znode:
-        """See ZkStore. Raises: BrokersUnavailableError, BrokerRefusedError; FetchError for a topic that they refuse."""
+        """See ZkStore. Raises: BrokersUnavailableError, BrokerRefusedError; FetchError for a refused topic."""
         self._refresh([path])
         place = TopicPath.parse(path)
         refused = self._refused.get(place.topic) if place is not None else None
@@ -123,7 +123,7 @@ class BrokerStore(MemoryStore):
         return super().get_children(path, watcher)
 
     def get_data_many(self, paths: Sequence[str], watcher: Watcher | None = None) -> list[Znode | None]:
-        """See ZkStore; None also in a topic that the brokers refuse. Raises: as get_data, except FetchError."""
+        """See ZkStore; None also for a topic that brokers refuse. Raises: as get_data, except FetchError."""
         self._refresh(paths)
         return super().get_data_many(paths, watcher)
 
@@ -136,7 +136,7 @@ class BrokerStore(MemoryStore):
                     self._ask_what_is_due(topics)
             finally:
                 if self._is_over:
-                    # it may have connected anew after close() hung up
+                    # the request may have connected again after close()
                     self._asker.close()
 
     def _ask_what_is_due(self, topics: Collection[str]) -> None:
@@ -208,7 +208,7 @@ class BrokerStore(MemoryStore):
         self._topics_told[topic] = time.monotonic()
 
     def _put(self, path: str, data: bytes) -> None:
-        # in one step: other threads read meanwhile
+        # one operation, because other threads read meanwhile
         if self.exists(path) is None:
             self.create(path, data, make_parents=True)
         else:

@@ -1,4 +1,4 @@
-"""Reads the living brokers from ZooKeeper."""
+"""Reads the registered brokers from ZooKeeper."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from zk_layout.store import ZkStore
 
 
 def read_brokers(store: ZkStore) -> list[Broker]:
-    """The registered brokers by id; one that cannot be read is named in the log and left out."""
+    """Return the registered brokers by id; an unreadable registration is left out, with a warning."""
     try:
         names = store.get_children(BrokerIdsPath().path)
     except NoNodeError:
@@ -22,7 +22,7 @@ def read_brokers(store: ZkStore) -> list[Broker]:
     left_out: list[str] = []
     for path, znode in zip(paths, read_each(store, paths), strict=True):
         if znode is None:
-            continue  # it went away meanwhile
+            continue  # the broker left between the two reads
         try:
             if isinstance(znode, NotPermittedError):
                 raise znode

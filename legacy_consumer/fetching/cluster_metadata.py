@@ -11,7 +11,7 @@ from zk_layout.model import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class PartitionMetadata:
-    """Broker ids. leader -1: none."""
+    """Broker ids. leader: -1 = none."""
 
     leader: int
     replicas: tuple[int, ...]
@@ -20,11 +20,12 @@ class PartitionMetadata:
 
 @dataclass(frozen=True, slots=True)
 class ClusterMetadata:
-    """The metadata. brokers: {id: (host, port)} of living brokers. partitions: of requested topics that exist.
+    """The metadata of one broker's answer. brokers: {id: (host, port)} of living brokers. partitions: of the requested
+    topics that exist.
 
     refused: {topic: why the broker has no answer for it, see refusal}, without topics that do not exist.
-    registration_version: how the broker that answers would register in ZooKeeper; below 3 it cannot report its protocol
-    versions. The others are taken to be of its kind.
+    registration_version: the version of the registration that this broker would write to ZooKeeper; below 3 it cannot
+    report its protocol versions. The other brokers count as of the same version.
     """
 
     brokers: Mapping[int, tuple[str, int]]
@@ -33,20 +34,20 @@ class ClusterMetadata:
     registration_version: int = 4
 
     def check(self) -> None:
-        """Raises: BrokersUnavailableError if it says nothing of the cluster.
+        """Raises: BrokersUnavailableError if the answer names no broker.
 
-        A broker that has just started names no broker, and no topic, until the controller has told it.
+        A broker that has just started names no broker, and no topic, until the controller has sent it the metadata.
         """
         if not self.brokers:
             raise BrokersUnavailableError("the broker does not know its cluster yet")
 
     @property
     def leaders(self) -> dict[TopicPartition, int]:
-        """Only of partitions that have one."""
+        """{partition: its leader}, without partitions that have none."""
         return {tp: known.leader for tp, known in self.partitions.items() if known.leader >= 0}
 
 
 def refusal(topic: str, reason: str, *, passes: bool) -> KafkaError:
-    """Return the error for a topic of which a broker does not tell; passes: whether asking again can help."""
+    """Return the error for a topic for which a broker has no answer. passes: whether a retry can help."""
     told = f"{topic}: the broker says {reason}"
     return BrokersUnavailableError(told) if passes else FetchError(None, told)

@@ -18,15 +18,15 @@ Fields: TypeAlias = tuple[
 
 
 class ComparableMessage(Message):
-    """Equal by its fields, whichever fetcher brought it; true though its value be empty; without an order.
+    """Messages are equal if their fields are, with any fetcher; true even with an empty value; without an order.
 
-    A pickled or copied message becomes a KeptMessage, without the memory that it was fetched with.
+    A pickled or copied message becomes a KeptMessage, which does not hold the memory of its fetch.
     """
 
     __slots__ = ()
 
     def error(self) -> None:
-        """None, as of a confluent_kafka.Message that is no error."""
+        """Return None, as a confluent_kafka.Message without an error does."""
         return
 
     def __bool__(self) -> bool:
@@ -39,7 +39,7 @@ class ComparableMessage(Message):
         return fields_of(self) == fields_of(other) if isinstance(other, ComparableMessage) else NotImplemented
 
     def __ne__(self, other: object) -> bool:
-        # a tuple, which both kinds are, has its own
+        # the message classes of both fetchers are tuples, and tuple has its own __ne__
         return not self == other
 
     def __hash__(self) -> int:
@@ -58,7 +58,7 @@ class ComparableMessage(Message):
 
 
 class KeptMessage(ComparableMessage):
-    """A message that was pickled or copied: its fields, and nothing around them."""
+    """A pickled or copied message: only its fields."""
 
     __slots__ = ("_fields",)
 
@@ -95,7 +95,7 @@ class KeptMessage(ComparableMessage):
 
 
 def fields_of(message: Message) -> Fields:
-    """All that a message says."""
+    """Return all fields of a message."""
     return (
         message.topic(),
         message.partition(),

@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 logger = safe_logger(__name__)
 
 loading = threading.RLock()
-"""A fork waits until no thread loads a fetcher: its child would wait for a module that no thread goes on to load."""
+"""Held while a thread loads a fetcher, and during a fork. Otherwise the child could wait for a module that was being
+loaded, and whose loading thread does not exist in the child.
+"""
 os.register_at_fork(before=loading.acquire, after_in_parent=loading.release, after_in_child=loading.release)
 
 COLUMNAR = "columnar"
@@ -31,7 +33,7 @@ LIBRDKAFKA = "librdkafka"
 
 _DECODER = "legacy_consumer_native"
 DECODER_VERSION = "0.3.0"
-"""That of native/Cargo.toml. Another one may decode otherwise."""
+"""The version in native/Cargo.toml. Another version may decode differently."""
 _MODULES = (_DECODER,)
 """The modules of the extra `fast` that the columnar fetcher needs; pyarrow is only for Arrow batches."""
 _INSTALL = "install legacy-consumer[fast], or run make native in a clone"
@@ -52,7 +54,7 @@ _SECURITY_COVERED = {
 
 @dataclass(frozen=True, slots=True)
 class FetcherChoice:
-    """The chosen fetcher, and why not the other one; in words that follow `because`."""
+    """The chosen fetcher, and why not the other one, in words that follow `because`."""
 
     fetcher: str
     reason: str
@@ -67,7 +69,7 @@ def missing_modules() -> tuple[str, ...]:
 
 
 def decoder_obstacle(missing: tuple[str, ...] | None = None) -> str | None:
-    """Return why the decoder cannot be used, and how to install it. missing: as of missing_modules, for tests."""
+    """Return why the decoder cannot be used, and how to install it. missing: as from missing_modules, for tests."""
     absent = missing_modules() if missing is None else missing
     if absent:
         return f"{', '.join(absent)} cannot be imported: {_INSTALL}"
@@ -77,7 +79,7 @@ def decoder_obstacle(missing: tuple[str, ...] | None = None) -> str | None:
 
 @cache
 def _loading_trouble() -> str | None:
-    """Return why the columnar fetcher cannot be loaded although all that it needs is there; said once in the log."""
+    """Return why the columnar fetcher cannot be loaded although its modules are installed; logged once."""
     try:
         version = getattr(importlib.import_module(_DECODER), "__version__", "a module without a version")
         if version == DECODER_VERSION:
@@ -86,16 +88,16 @@ def _loading_trouble() -> str | None:
         trouble = f"legacy-consumer-native {DECODER_VERSION} is needed, not {version}: {_INSTALL}"
     except (KeyboardInterrupt, SystemExit):
         raise
-    except BaseException as error:  # noqa: BLE001 - a module for another machine fails in its own way; so does a panic
+    except BaseException as error:  # noqa: BLE001 - a module for another machine, or a panic, may raise anything
         trouble = f"the extra `fast` is installed and cannot be loaded ({error!r}): {_INSTALL}"
     logger.warning("the columnar fetcher cannot be used: %s", trouble)
     return trouble
 
 
 def choose_fetcher(config: ConsumerConfig, missing: tuple[str, ...] | None = None) -> FetcherChoice:
-    """Decide by the configuration and the installed modules, and by whether they can be loaded.
+    """Choose by the configuration, the installed modules, and whether they can be loaded.
 
-    missing: as of missing_modules, for tests.
+    missing: as from missing_modules, for tests.
     Raises: ConfigError if fetcher=columnar is configured and cannot be used.
     """
     if config.fetcher == LIBRDKAFKA:
@@ -113,12 +115,12 @@ def choose_fetcher(config: ConsumerConfig, missing: tuple[str, ...] | None = Non
 
 
 def speaks_for_itself(config: ConsumerConfig) -> bool:
-    """Return whether connections of our own can be opened to these brokers, whichever fetcher is configured."""
+    """Return whether this project's own connections support these brokers' security, with either fetcher."""
     return _security_obstacle(config) is None and decoder_obstacle() is None
 
 
 def _obstacle(config: ClusterConfig) -> str | None:
-    """Return why librdkafka has to fetch, by the configuration."""
+    """Return why librdkafka has to fetch, by the configuration; None if it need not."""
     if config.rdkafka:
         return f"rdkafka.{config.rdkafka[0][0]} is set, which only librdkafka hears"
     return _security_obstacle(config)
@@ -144,7 +146,7 @@ def make_fetchers(config: ConsumerConfig, store: ZkStore, choice: FetcherChoice)
     """Return the factory of the chosen fetcher. Raises: ConfigError for settings that it refuses, before any I/O."""
     _tell(config.group_id, config, choice)
     if choice.fetcher == LIBRDKAFKA:
-        with loading:  # when it is needed: it takes 30 ms and 8 MB
+        with loading:  # only if needed: the import takes 30 ms and 8 MB
             from legacy_consumer.fetching.librdkafka import LibrdkafkaFetchers
 
         return LibrdkafkaFetchers(config, store)

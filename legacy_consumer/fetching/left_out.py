@@ -1,4 +1,4 @@
-"""What the log says of brokers whose registrations cannot be read: anybody writes thousands of them."""
+"""Log lines about brokers whose registrations cannot be read; any client may create thousands of them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _SHOWN = 5
 
 
 def warn_of_left_out(reasons: Sequence[str]) -> None:
-    """A line for each of the first, and one for how many more there are."""
+    """Log a line for each of the first reasons, and one with the number of the others."""
     for reason in reasons[:_SHOWN]:
         logger.warning("a broker is left out: %s", reason)
     if len(reasons) > _SHOWN:

@@ -1,4 +1,4 @@
-"""A batch of messages as its user has it: a list, whose messages are made when they are asked for."""
+"""A batch of messages for the user's code: a list that makes its messages when they are accessed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from legacy_consumer.fetching.fetcher import Message
 
 
 class MessageBatch(MutableSequence[Message]):
-    """Behaves like a list. Until it is changed it holds no message: each is made when it is asked for, and anew."""
+    """Behaves like a list. Until it is changed, it holds no message: each access makes the message again."""
 
     __slots__ = ("_messages",)
     __hash__ = None  # type: ignore[assignment]
@@ -39,15 +39,15 @@ class MessageBatch(MutableSequence[Message]):
         del self._own()[index]
 
     def insert(self, index: int, value: Message) -> None:
-        """As of a list."""
+        """As list.insert."""
         self._own().insert(index, value)
 
     def copy(self) -> MessageBatch:
-        """As of a list."""
+        """As list.copy."""
         return self[:]
 
     def sort(self, *, key: Any = None, reverse: bool = False) -> None:
-        """As of a list."""
+        """As list.sort."""
         self._own().sort(key=key, reverse=reverse)
 
     def __add__(self, other: Iterable[Message]) -> MessageBatch:

@@ -1,8 +1,8 @@
-"""An iterator over fetched messages that another thread can shut between any two of them.
+"""An iterator over fetched messages that another thread can stop between any two of them.
 
-No code of ours runs between two messages, so an exception from outside (Ctrl-C, a soft time limit) never strikes
-between a message and its count. The native decoder has such an iterator over columns. This is the seam to it, and the
-same in Python over messages that are objects already.
+No Python code of ours runs between two messages, so an exception from outside (Ctrl-C, a soft time limit) never comes
+between a message and its count. The native decoder has such an iterator over columns. This file has the seam to it,
+and the same in Python over message objects.
 """
 
 from __future__ import annotations
@@ -15,31 +15,32 @@ from legacy_consumer.fetching.fetcher import Message
 
 
 class MessageIterator(Protocol):
-    """Consumed by one thread at a time, asked and shut by any."""
+    """One thread at a time consumes it; any thread may read handed_out and shut it."""
 
     @property
     def handed_out(self) -> int:
-        """How many messages have left it."""
+        """The number of messages that it has handed out."""
         ...
 
     def __iter__(self) -> Iterator[Message]:
-        """The messages that are allowed and have not left it yet."""
+        """Return the allowed messages that it has not handed out yet."""
         ...
 
     def allow(self, most: int) -> bool:
-        """From now on so many more may leave it; False if none will. Begin to iterate anew then."""
+        """Allow this many more messages; return False if there will be none. Start a new iteration then."""
         ...
 
     def shut(self) -> int:
-        """No message leaves it any more; how many did."""
+        """Hand out no more messages. Returns: the number handed out."""
         ...
 
 
 class ListIterator:
     """Implements MessageIterator over a list, which may be filled until its messages are asked for.
 
-    The C function map() asks the gate first, a list with one entry for each message that is allowed: to empty a list is
-    one step. How many messages have left is how far the numbers have come.
+    map(), which is C code, first takes an entry of the gate, a list with one entry for each allowed message: another
+    thread can clear this list in one step. The state of the iterator over numbers shows how many messages were handed
+    out.
     """
 
     __slots__ = ("_allowed", "_count", "_gate", "_is_shut", "_messages", "_numbers")
@@ -66,7 +67,7 @@ class ListIterator:
         self._gate.clear()
         self._gate = gate
         self._allowed = iter(gate)
-        # a thread that shuts it finds the new gate, or was there before this look
+        # a thread that calls shut() finds the new gate, or has set _is_shut before this check
         if self._is_shut:
             gate.clear()
         return bool(gate)

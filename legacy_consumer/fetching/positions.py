@@ -1,8 +1,8 @@
-"""Finds positions that are not known yet: the ends of logs, and where to go from outside a log.
+"""Finds unknown positions: the ends of logs, and the new position of a partition whose old one is outside its log.
 
-A thread of its own asks the brokers, so that partitions that do flow need not wait for one that has no leader. It lives
-only while something is being looked for. It waits until a passing error is over. Any other error ends the search and
-is raised where positions are taken; then the search begins again.
+A thread asks the brokers, so that flowing partitions need not wait for one without a leader. It lives only during a
+search. It retries until a passing error is over. Any other error ends the search, and take() raises it; then the
+search begins again.
 """
 
 from __future__ import annotations
@@ -25,17 +25,20 @@ logger = safe_logger(__name__)
 
 _JOIN_S = 2.0
 LOG_END_WAIT_S = 3.0
-"""A new leader's log may end lower than that of the one before it, until its followers have caught up (KIP-207). So a
-position behind the end is believed to lie outside only after so long."""
+"""A new leader's log may end lower than that of the last leader, until its followers have caught up (KIP-207). So a
+position beyond the end counts as outside the log only after this time, in seconds.
+"""
 _MOST_LINES = 3
-"""The most resets of one search that are told at level WARNING each: hundreds of partitions may be reset at once."""
+"""The most resets of one search that have a line at level WARNING: hundreds of partitions may be reset at once."""
 _REASON_S = 2.0
-"""How often it is asked why a position is missing: with its leader down the answer takes long, and others wait."""
+"""Seconds between two requests for the reason of a missing position: with its leader down the answer takes long, and
+other partitions wait.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """A position to be found; life tells one assignment of a partition from the next."""
+    """A position to be found. life: distinguishes two assignments of one partition."""
 
     partition: TopicPartition
     life: int
@@ -44,7 +47,7 @@ class Search:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Where a partition goes on, or the error that says why it cannot."""
+    """The position from which a partition continues, or the error that says why it cannot."""
 
     search: Search
     offset: int
@@ -55,7 +58,7 @@ class Found:
 def settle(search: Search, earliest: int, latest: int, reset_to: int | None) -> Found:
     """Decide from the log's ends. A position inside the log stays: the broker had only not caught up.
 
-    reset_to: EARLIEST, LATEST, or None to leave a position outside the log, and NO_POSITION, as it is.
+    reset_to: EARLIEST or LATEST; None = a position outside the log, and NO_POSITION, stay as they are.
     """
     position = search.position
     if earliest <= position <= latest:
@@ -70,7 +73,7 @@ def settle(search: Search, earliest: int, latest: int, reset_to: int | None) -> 
 
 
 def _tell(resets: Sequence[Found]) -> None:
-    """Log where partitions go on whose positions were outside their logs."""
+    """Log the new positions of partitions whose positions were outside their logs."""
     for number, one in enumerate(resets):
         level = logging.WARNING if number < _MOST_LINES else logging.DEBUG
         logger.log(level, "%s; going to %d, by auto.offset.reset", one.outside, one.offset)
@@ -84,7 +87,8 @@ def _tell(resets: Sequence[Found]) -> None:
 class StandingStill:
     """The partitions of one fetcher that wait for a seek by the user's code; for its polling thread.
 
-    Polls raise the first error of each, one a poll, then one error every backoff_s: between two errors the others flow.
+    Polls raise the first error of each, one a poll, then one error every backoff_s: between two errors the other
+    partitions flow.
     """
 
     def __init__(self, backoff_s: float) -> None:
@@ -94,17 +98,17 @@ class StandingStill:
         self._next_time = 0.0
 
     def add(self, error: PositionError) -> None:
-        """Until it is forgotten."""
+        """Raise this error repeatedly until its partition is forgotten."""
         self._untold[error.partition] = error
 
     def forget(self, partitions: Collection[TopicPartition]) -> None:
-        """They go on elsewhere, or not here."""
+        """Forget these partitions: they continue elsewhere, or are not fetched any more."""
         for tp in partitions if self._untold or self._told else ():
             self._untold.pop(tp, None)
             self._told.pop(tp, None)
 
     def tell(self) -> None:
-        """Raises: the next error, if it is time for one."""
+        """Raise the next error if it is due."""
         waiting = self._untold or self._told
         if not waiting:
             return
@@ -118,7 +122,7 @@ class StandingStill:
 
 
 class PositionFinder:
-    """Searches in the background and keeps found positions until they are taken."""
+    """Searches in the background, and keeps found positions until they are taken."""
 
     def __init__(self, log_offsets: Callable[[], LogOffsets], *, reset_to: int | None, backoff_s: float) -> None:
         self._log_offsets = log_offsets
@@ -136,20 +140,20 @@ class PositionFinder:
         self._next_reason = 0.0
         self._reasons_asked = 0
         self._behind_the_end: dict[Search, float] = {}
-        """Since when each is known to be, by time.monotonic()."""
+        """{search whose position is beyond the log's end: since when, by time.monotonic()}."""
 
     @property
     def resets(self) -> bool:
-        """Whether a position outside the log is put right, or an error."""
+        """Whether a position outside the log is reset; otherwise it is an error."""
         return self._reset_to is not None
 
     @property
     def is_busy(self) -> bool:
-        """Whether something is being looked for, or was found and not taken."""
+        """Whether a search is running, or its result was not taken yet."""
         return bool(self._open or self._found)
 
     def search(self, searches: Collection[Search]) -> None:
-        """Look for these too; each replaces an earlier search of its partition."""
+        """Search for these positions, too; each replaces an earlier search of its partition."""
         with self._lock:
             self._open.update((search.partition, search) for search in searches)
             self._go_on()
@@ -160,11 +164,11 @@ class PositionFinder:
             self._thread.start()
 
     def look_now(self) -> None:
-        """Ask again without a pause: something has changed."""
+        """End the pause and ask the brokers again: something has changed."""
         self._news.set()
 
     def forget(self, partitions: Collection[TopicPartition]) -> None:
-        """No longer look for these."""
+        """Stop searching for these partitions."""
         with self._lock:
             for tp in partitions:
                 self._open.pop(tp, None)
@@ -172,7 +176,7 @@ class PositionFinder:
                 self._failure = None
 
     def take(self) -> list[Found]:
-        """Return the positions found since the last call. Raises: an error that ended the search, and does not pass."""
+        """Return the positions found since the last call. Raises: a lasting error, which has ended the search."""
         if not self._found and self._failure is None:
             return []
         with self._lock:
@@ -185,7 +189,7 @@ class PositionFinder:
 
     def close(self) -> None:
         """Stop; twice is harmless."""
-        with self._lock:  # _run clears the news under it, so this cannot be missed
+        with self._lock:  # _run clears the flag under this lock, so it cannot miss this
             self._closed = True
             self._news.set()
             thread = self._thread
@@ -207,12 +211,12 @@ class PositionFinder:
                 self._news.wait(self._backoff_s)  # close() ends it, too
 
     def _look(self, searches: list[Search]) -> list[Search] | None:
-        """Ask once; the searches that are to be asked for again, None if something does not pass by waiting."""
+        """Ask once. Returns: the searches to repeat; None after a lasting error."""
         try:
             unanswered = self._ask(searches)
             if unanswered and time.monotonic() >= self._next_reason:
-                # of many that are asked for at once some are missing; an answer for one alone has a reason, and each
-                # has its turn: one waits for a leader, and another may be refused
+                # an answer for many partitions leaves out some without a reason; an answer for one has the reason.
+                # They take turns: one may wait for a leader while another is refused
                 self._next_reason = time.monotonic() + _REASON_S
                 self._reasons_asked += 1
                 self._log_offsets().at_time(unanswered[self._reasons_asked % len(unanswered)].partition, EARLIEST)
@@ -230,7 +234,7 @@ class PositionFinder:
         return unanswered
 
     def _complain(self, message: str, error: Exception) -> None:
-        """Once, not with every try."""
+        """Log an error as a warning once, and its repetitions at level DEBUG."""
         logger.log(logging.DEBUG if self._complained else logging.WARNING, message, error)
         self._complained = True
 
@@ -242,7 +246,7 @@ class PositionFinder:
             self._go_on()
 
     def _ask(self, searches: list[Search]) -> list[Search]:
-        """Returns: the searches without an answer."""
+        """Ask for the ends of the logs, and note found positions. Returns: the searches without an answer."""
         log_offsets = self._log_offsets()
         partitions = [search.partition for search in searches]
         earliest = log_offsets.earliest(partitions)
@@ -271,7 +275,7 @@ class PositionFinder:
     def _may_yet_be_inside(self, search: Search, latest: int) -> bool:
         if search.position <= latest:
             return False
-        if len(self._behind_the_end) > len(self._open):  # of searches that were given up
+        if len(self._behind_the_end) > len(self._open):  # some searches were dropped
             self._behind_the_end = {
                 one: since for one, since in self._behind_the_end.items() if one in self._open.values()
             }

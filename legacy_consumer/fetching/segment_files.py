@@ -1,4 +1,4 @@
-"""Log segments that were copied from a broker: where they lie, whose they are, and their bytes."""
+"""Log segments that were copied from a broker: their files, their partitions, and their bytes."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _PARTITION_FOLDER = re.compile(r"(.+)-(\d+)")
 
 
 def segments_of(place: Path) -> list[Path]:
-    """A file itself; of a folder all *.log files in it and below it, links followed, in order.
+    """Return a file itself, or all *.log files in a folder and below it, sorted; links are followed.
 
-    Raises: SegmentFileError, also if a folder below cannot be listed: its segments would be missing without a word.
+    Raises: SegmentFileError, also if a folder below cannot be listed, whose segments would be missing unnoticed.
     """
     if not place.is_dir():
         return [place]
@@ -38,7 +38,7 @@ def segments_of(place: Path) -> list[Path]:
                 continue
             seen.add(real)
             found += [Path(folder, name) for name in names if name.endswith(".log")]
-            # walked after all others: a folder has its own name rather than that of a link to it
+            # links are walked last, so that a folder is listed by its own name and not by that of a link to it
             places += [link for name in below if (link := Path(folder, name)).is_symlink()]
     if not found:
         raise SegmentFileError(str(place), "holds no *.log file, nor does any folder below it")
@@ -50,14 +50,14 @@ def _refuse(error: OSError) -> NoReturn:
 
 
 def partition_of(path: Path) -> TopicPartition | None:
-    """`flights-0/…` holds partition 0 of flights; None if the folder has no such name."""
+    """Return the partition of a file by its folder, `flights-0` for partition 0 of flights; None for another name."""
     found = _PARTITION_FOLDER.fullmatch(path.absolute().parent.name)
     return TopicPartition(found[1], int(found[2])) if found else None
 
 
 @contextmanager
 def opened_segment(path: Path) -> Iterator[Bytes]:
-    """The file's bytes, mapped into memory; an empty file cannot be. Raises: SegmentFileError."""
+    """Map the file's bytes into memory; b"" for an empty file, which cannot be mapped. Raises: SegmentFileError."""
     try:
         state = path.stat()
         if not stat.S_ISREG(state.st_mode):

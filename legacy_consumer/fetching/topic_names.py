@@ -1,7 +1,7 @@
-"""Topics that no broker can be asked for. Anybody who may write under /brokers/topics makes one, with any name.
+"""Topic names for which no broker can be asked. Any client that may write under /brokers/topics can create one.
 
-Brokers take names of up to 249 characters, those of 0.8 of up to 255. In Kafka's protocol a longer name than 32,767
-bytes cannot be written, and librdkafka ends the whole process over one of more than 512.
+Brokers accept names of up to 249 characters, brokers of 0.8 up to 255. Kafka's protocol cannot hold a name longer
+than 32,767 bytes, and librdkafka ends the whole process for a name longer than 512.
 """
 
 from __future__ import annotations
@@ -11,5 +11,5 @@ NO_SUCH_NAME = f"no broker takes a topic whose name is longer than {MOST_BYTES} 
 
 
 def has_a_possible_name(topic: str) -> bool:
-    """Whether a broker may be asked for this topic."""
+    """Return whether a broker may be asked for this topic."""
     return len(topic.encode("utf-8", "surrogatepass")) <= MOST_BYTES

@@ -1,4 +1,4 @@
-"""The message path without librdkafka: Kafka's protocol, and record batches decoded into columns."""
+"""The message path without librdkafka: speaks Kafka's protocol, and decodes record batches into columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Received record sets that are not handed out yet, decoded one after the other on demand, and errors between them."""
+"""Received record sets that are not handed out yet, with errors between them. Each is decoded when it is needed."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from zk_layout.model import TopicPartition
 class _Waiting:
     what: Records | Failed
     end: int
-    """How many bytes had been received when it was complete; the count begins again when nothing waits."""
+    """The number of bytes received up to its end; the count starts again when nothing waits."""
     ahead: Ahead | None = None
-    """Set while another thread decodes it, or has."""
+    """Set while another thread decodes it, or has decoded it."""
 
     @property
     def nbytes(self) -> int:
@@ -27,10 +27,10 @@ class _Waiting:
 
 
 class Backlog:
-    """First in, first out. is_live tells whether a life of a partition is current; others are dropped.
+    """First in, first out. is_live: returns whether a life of a partition is current; others are dropped.
 
-    An error has its turn as records have: users go on behind the offset of an error, and would skip what waits.
-
+    An error waits in line like records: the user's code continues after the offset of an error, and would skip the
+    records before it.
     decode_ahead: lets other threads decode the first waiting record sets before the poll; None at their limit.
     """
 
@@ -48,12 +48,12 @@ class Backlog:
         self._columns: Columns | None = None
         self._at = 0
         self.positions: Mapping[TopicPartition, int] = {}
-        """The position of each partition after the last take, also behind records without messages for the user."""
+        """The position of each partition after the last take, also after records without messages for the user."""
 
     @property
     def nbytes(self) -> int:
-        """Bytes that were received and not decoded."""
-        # computed each time: an exception between two changes could leave a counter wrong for ever
+        """The bytes that were received and not decoded."""
+        # computed each time: an exception between two changes would leave a counter wrong for ever
         waiting = self._waiting
         return waiting[-1].end - waiting[0].end + waiting[0].nbytes if waiting else 0
 
@@ -63,13 +63,13 @@ class Backlog:
         return self._columns is None and not self._waiting
 
     def holds(self, tp: TopicPartition, life: int) -> bool:
-        """Return whether something of this life of the partition is still to be taken."""
+        """Return whether something of this life of the partition was not taken yet."""
         current = [self._current] if self._columns is not None and self._current is not None else []
         waiting = [one.what for one in self._waiting]
         return any(_about(one) == (tp, life) for one in (*current, *waiting))
 
     def add(self, what: Records | Failed) -> None:
-        """Put behind the others; an error only if none about the same waits, as it comes again."""
+        """Append records or an error. An error is dropped if one about the same waits already, since it comes again."""
         if isinstance(what, Failed) and any(
             isinstance(one.what, Failed) and _about(one.what) == _about(what) for one in self._waiting
         ):
@@ -80,10 +80,10 @@ class Backlog:
         self._begin_ahead()
 
     def take(self, most: int, enough: int | None = None, enough_bytes: int = sys.maxsize) -> list[Columns]:
-        """Take up to this many records, and no more record sets than `enough` of them, or of their bytes, need.
+        """Take up to this many records, and no more record sets than `enough` records, or bytes, need.
 
-        Raises: the error that stands first in the queue, or that decoding the first record set gives. Nothing is taken
-        then, and drop_first removes the first one.
+        Raises: the first error in the queue, or the error of decoding the first record set. Then nothing is taken, and
+        drop_first removes it.
         """
         runs: list[Columns] = []
         positions: dict[TopicPartition, int] = {}
@@ -100,7 +100,7 @@ class Backlog:
                     self._decode_next()
                 except LegacyConsumerError:
                     if positions:
-                        break  # it shows again with the next call
+                        break  # the next call raises it
                     raise
                 continue
             current = self._current
@@ -123,7 +123,7 @@ class Backlog:
         return runs
 
     def drop_first(self) -> Records | Failed:
-        """Take out the record set that could not be decoded, or the error that was raised."""
+        """Remove and return the record set that could not be decoded, or the error that was raised."""
         return self._waiting.popleft().what
 
     def clear(self) -> None:

@@ -17,17 +17,17 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 SMALL_RUN = 4096
-"""Runs of fewer messages are put together into one record batch: each batch would cost more than the copy."""
+"""Runs of fewer messages are joined into one record batch: a batch for each would cost more than the copy."""
 
 SMALL_RUN_BYTES = 512 * 1024
-"""Runs of more are not put together, however few messages they are."""
+"""Runs of more bytes are not joined, however few messages they have."""
 
 _MOST_RUNS = 100
-"""Of one record batch: each may be of another topic, and topics are numbered by int8."""
+"""The most runs of one record batch: each may have another topic, and topics are numbered by int8."""
 
 
 class ColumnarBatch(ColumnSequence):
-    """Implements FetchedBatch over columns. A batch without any tells that positions moved: see next_offsets."""
+    """Implements FetchedBatch over columns. A batch without columns reports positions that moved: see next_offsets."""
 
     __slots__ = ("_count", "_next_offsets", "_runs")
 
@@ -37,7 +37,7 @@ class ColumnarBatch(ColumnSequence):
         next_offsets: Mapping[TopicPartition, int] | None = None,
     ) -> None:
         self._runs = runs
-        # asked for several times on its way to the user
+        # several callers ask for it before the user's code does
         self._count = sum(map(len, runs))
         self._next_offsets = next_offsets
 
@@ -58,13 +58,13 @@ class ColumnarBatch(ColumnSequence):
         return self.iterator(number, number + 1)[0]
 
     def iterator(self, start: int, stop: int) -> MessageIterator:
-        """Some of the messages, each made as it is asked for."""
+        """Return an iterator over some of the messages, which makes each one when it is asked for."""
         return MessageIterator(
             [self._runs[number].slice(begin, end).run for number, begin, end in self._places(start, stop)]
         )
 
     def _places(self, start: int, stop: int) -> list[tuple[int, int, int]]:
-        """In which run these messages are, and where there."""
+        """Return (index of the run, start, stop in it) for these messages."""
         found: list[tuple[int, int, int]] = []
         at = 0
         for number, run in enumerate(self._runs):
@@ -83,8 +83,8 @@ class ColumnarBatch(ColumnSequence):
         return self._next_offsets
 
     def next_offsets_of(self, start: int, stop: int) -> Mapping[TopicPartition, int]:
-        """The same of some of the messages."""
-        # not Columns.next_offset, which may lie further behind the last message
+        """Return the offset after the last of these messages for each of their partitions."""
+        # not Columns.next_offset, which may lie further after the last message
         return {
             self._runs[number].topic_partition: self._runs[number].offset(end - 1) + 1
             for number, _, end in self._places(start, stop)
@@ -96,7 +96,7 @@ class ColumnarBatch(ColumnSequence):
         return self._runs
 
     def first(self, most: int) -> int:
-        """The first run, or some that are small."""
+        """Return the number of messages in the first run, or in some small runs."""
         count = size = 0
         for run in self._runs[:_MOST_RUNS]:
             size += run.nbytes
@@ -106,18 +106,18 @@ class ColumnarBatch(ColumnSequence):
         return min(count, most)
 
     def part(self, start: int, stop: int) -> ColumnarBatch:
-        """Some of the messages; the same object if they are all."""
+        """Return some of the messages; the same object for all of them."""
         if start == 0 and stop == self._count:
             return self
         places = self._places(start, stop)
         return ColumnarBatch([self._runs[number].slice(begin, end) for number, begin, end in places])
 
     def messages(self) -> Sequence[Message]:
-        """The messages, in order, made anew with each call."""
+        """Return the messages, in order; each call makes them again."""
         return messages_of([run.run for run in self._runs])
 
     def to_arrow(self, columns: Collection[str] = COLUMNS) -> pa.RecordBatch:
-        """One record batch; of several runs it is a copy."""
+        """Return one record batch; of several runs it is a copy."""
         if len(self._runs) == 1:
             return self._runs[0].to_arrow(columns)
         import pyarrow as pa
@@ -126,7 +126,7 @@ class ColumnarBatch(ColumnSequence):
         return table.unify_dictionaries().combine_chunks().to_batches()[0]
 
     def without(self, partitions: Collection[TopicPartition]) -> ColumnarBatch:
-        """The batch less these partitions; the same object if it has none of them."""
+        """Return the batch without these partitions; the same object if it has none of them."""
         unwanted = self.next_offsets.keys() & partitions
         if not unwanted:
             return self

@@ -1,4 +1,4 @@
-"""One connection to one broker: at most one request is under way, its response goes into a buffer of its own.
+"""One connection to one broker, with at most one request in flight; each response has its own buffer.
 
 The socket never blocks: a caller with several connections waits for all of them at once, and calls receive() of the
 readable ones. ask() is for a caller with nothing else to do.
@@ -24,7 +24,7 @@ from zk_layout.loggers import safe_logger
 logger = safe_logger(__name__)
 
 SMALL_ANSWER_BYTES = 16 * 1024 * 1024
-"""More than any answer but to a fetch has: 100,000 partitions in metadata."""
+"""More bytes than any answer has, except one to a fetch: 100,000 partitions in metadata."""
 _AT_ONCE = 4 * 1024 * 1024
 _READABLE_BYTES = 4 * 1024 * 1024
 """The bytes of a response, or its rest, that must have arrived before the socket counts as readable."""
@@ -32,7 +32,7 @@ _READABLE_BYTES = 4 * 1024 * 1024
 
 @dataclass(slots=True)
 class _Awaited:
-    """The response under way: its head, then its body."""
+    """The response to the request in flight: its head, then its body."""
 
     api: Api
     correlation_id: int
@@ -43,10 +43,10 @@ class _Awaited:
 
 
 class Connection:
-    """A connected socket, in one thread at a time but for close(); opening.open_connection makes it.
+    """A connected socket; only one thread at a time may use it, except close(). opening.open_connection makes it.
 
-    Raises, all methods that speak: BrokersUnavailableError when the connection is lost or no answer comes in time,
-    MalformedResponseError. After either the connection is of no use.
+    Raises, all methods that send or receive: BrokersUnavailableError if the connection is lost or no answer comes in
+    time, MalformedResponseError. After either the connection cannot be used any more.
     """
 
     def __init__(self, address: BrokerAddress, sock: socket.socket, client_id: str) -> None:
@@ -56,26 +56,26 @@ class Connection:
         self._client_id = client_id
         self._correlation_id = 0
         self._awaited: _Awaited | None = None
-        # with TLS the size on the wire is not known; nor does every system have this option
+        # with TLS the size on the wire is not known; and not every system has this option
         self._can_wait_for_more = not isinstance(sock, ssl.SSLSocket) and hasattr(socket, "SO_RCVLOWAT")
         self._readable_bytes = 1
         sock.setblocking(False)
 
     def fileno(self) -> int:
-        """For selectors."""
+        """Return the socket's descriptor, for selectors."""
         return self._socket.fileno()
 
     @property
     def is_waiting(self) -> bool:
-        """Whether a response is under way."""
+        """Whether a request is in flight."""
         return self._awaited is not None
 
     def send(self, api: Api, body: bytes, *, largest_bytes: int, timeout_s: float) -> None:
-        """Send a request, in the version that is spoken with this broker. largest_bytes: of its response."""
+        """Send a request, in the version negotiated with this broker. largest_bytes: the limit of its response."""
         self.send_in(self.versions.of(api), api, body, largest_bytes=largest_bytes, timeout_s=timeout_s)
 
     def send_in(self, version: int, api: Api, body: bytes, *, largest_bytes: int, timeout_s: float) -> None:
-        """As send, in this version."""
+        """As send, in the given version."""
         assert self._awaited is None
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
         self.send_bytes(frame_request(api, version, self._correlation_id, self._client_id, body), timeout_s)
@@ -100,11 +100,11 @@ class Connection:
         return body
 
     def be_readable(self) -> None:
-        """Count as readable with the next byte, until receive() has taken it.
+        """Let the next byte make the socket readable, until receive() has read it.
 
-        A response is of no use before it is whole, so the socket counts as readable only when much of it is there:
-        fewer turns of the consuming thread, and the system makes its buffer twice as large, into which the broker sends
-        meanwhile. A slow broker would seem silent for as long.
+        A response is useless before it is complete, so the socket counts as readable only when much of it has arrived:
+        the consuming thread wakes less often, and the system doubles its buffer, into which the broker sends meanwhile.
+        But a slow broker would seem silent for that time.
         """
         self._be_readable_with(1)
 
@@ -126,7 +126,7 @@ class Connection:
         return answer
 
     def send_bytes(self, data: bytes, timeout_s: float) -> None:
-        """Send bytes as they are, without a frame of this protocol."""
+        """Send bytes unchanged, without a frame of this protocol."""
         deadline = time.monotonic() + timeout_s
         rest = memoryview(data)
         while rest:
@@ -149,18 +149,18 @@ class Connection:
         return bytes(into)
 
     def close(self) -> None:
-        """Hang up; twice is harmless, and from another thread it ends a wait."""
+        """Close the connection; twice is harmless. A call from another thread ends a wait."""
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
 
     def lost(self, error: OSError | None) -> BrokersUnavailableError:
-        """The error that says that the connection is gone."""
+        """Return the error for a lost connection."""
         reason = "it closed the connection" if error is None else str(error.strerror or error)
         return BrokersUnavailableError(f"{self.address.in_words}: {reason}")
 
     def _fill(self, awaited: _Awaited, into: memoryview) -> bool:
-        """Read until into is full, True, or nothing is there for now, False."""
+        """Read until into is full; return False if no more bytes are available now."""
         size = len(into)
         try:
             while awaited.filled < size:

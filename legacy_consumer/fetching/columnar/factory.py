@@ -1,4 +1,4 @@
-"""The fetchers of one connector, over connections of their own. Brokers are looked up at the first need."""
+"""The fetchers of one connector, over their own connections. Brokers are read from ZooKeeper when first needed."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _OPENING_TIMEOUT_S = 10.0
 
 
 class BrokerDoor:
-    """How connections are opened for one configuration. Raises: ConfigError for certificates that cannot be used."""
+    """Opens connections with one configuration. Raises: ConfigError for certificates that cannot be used."""
 
     def __init__(self, config: ClusterConfig, store: ZkStore) -> None:
         self._security: Security = security_of(config)
@@ -64,11 +64,11 @@ class BrokerDoor:
         )
 
     def begin_opening(self, address: BrokerAddress, on_done: Callable[[], None]) -> Opening:
-        """As open, on a thread of its own."""
+        """As open, on a new thread."""
         return Opening(lambda opened: self.open(address, opened=opened), on_done)
 
     def check_access(self) -> None:
-        """See whether a broker accepts this client.
+        """Check whether a broker accepts this client.
 
         Raises: MissingListenerError, BrokerRefusedError if all refuse it.
         """
@@ -109,25 +109,25 @@ class ColumnarFetchers:
         self._fetchers: list[ColumnarFetcher] = []
 
     def check_access(self) -> None:
-        """See whether the brokers would accept this client; brokers that are down are no failure.
+        """Check whether the brokers would accept this client; brokers that are down are no error.
 
         Raises: MissingListenerError, BrokerRefusedError.
         """
         self._door.check_access()
 
     def fetcher(self) -> ColumnarFetcher:
-        """A fetcher for one stream; no I/O before its first poll."""
+        """Return a fetcher for one stream; no I/O before its first poll."""
         fetcher = _fetcher(self._door, self._settings, self.log_offsets, self._reset_to)
         with self._lock:
             self._fetchers = [*(one for one in self._fetchers if not one.is_closed), fetcher]
         return fetcher
 
     def log_offsets(self) -> ColumnarLogOffsets:
-        """The way to ask for the ends of logs; connects with its first question."""
+        """Return the client for the ends of logs; it connects at its first request."""
         return self._log_offsets
 
     def note_brokers(self, gone: Collection[int]) -> None:
-        """Brokers came or went; see FetcherFactory."""
+        """Note that brokers registered or left; see FetcherFactory."""
         with self._lock:
             fetchers = list(self._fetchers)
         for fetcher in fetchers:

@@ -65,9 +65,9 @@ else:
 logger = safe_logger(__name__)
 
 _SERVICE_S = 0.05
-"""The interval at which sockets and searches are served while there is enough to hand out; else each poll does it."""
+"""Seconds between two services of sockets and searches while messages are waiting; otherwise each poll does one."""
 _SEARCH_SLICE_S = 0.005
-"""While positions are being looked for: they take a round trip."""
+"""The slice while positions are being looked for, which takes a round trip."""
 _LONG_SEARCH_SLICE_S = 0.05
 _LONG_SEARCH_S = 1.0
 _CLOSE_WAIT_S = 2.0
@@ -75,7 +75,7 @@ _LONGEST_WAIT_S = 0.5
 
 
 class ColumnarFetcher:
-    """Implements Fetcher. begin_opening connects to a broker; leaders and finder are closed with this."""
+    """Implements Fetcher. begin_opening: connects to a broker; close() also closes leaders and finder."""
 
     def __init__(
         self,
@@ -89,16 +89,16 @@ class ColumnarFetcher:
         self._finder = finder
         self._lock = threading.Lock()
         self._in_use = threading.Lock()
-        """Held during a poll, and while everything is freed."""
+        """Held during a poll, and while close() frees sockets and messages."""
         self._changes: dict[TopicPartition, int | None] = {}
         self._gone: set[int] = set()
         self._woken = False
         self._closed = False
-        # below: the polling thread's own
+        # only the polling thread uses the fields below
         self._due: dict[TopicPartition, int | None] = {}
-        """The changes that are not applied yet; an exception that strikes a poll loses none."""
+        """The changes that are not applied yet; an exception during a poll loses none."""
         self._is_poll_open = False
-        """Whether a poll is under way, or an exception that is not the fetcher's has struck the last one."""
+        """Whether a poll is running, or the last one ended with an exception that is not the fetcher's."""
         self._core = FetchCore(settings, glance)
         self._sockets = BrokerSockets(settings, begin_opening)
         self._backlog = Backlog(self._decode, self._decode_ahead, self._core.is_live)
@@ -106,16 +106,16 @@ class ColumnarFetcher:
         self._moves: dict[TopicPartition, int] = {}
         self._standing_still = StandingStill(settings.backoff_s)
         self._serviced_at = float("-inf")
-        # twice in the time after which a broker is suspected, its bytes are looked for
+        # received bytes are checked twice within the time after which a silent broker is suspected
         self._longest_wait_s = min(_LONGEST_WAIT_S, settings.suspicion_s / 2)
         self._noted_bytes_at = float("-inf")
         self._searching_since = 0.0
-        # its thread rings, as any may
+        # its thread wakes the poll, as any thread may
         self._leaders = make_leader_finder(self._sockets.ring)
 
     @property
     def is_closed(self) -> bool:
-        """Whether it fetches no more."""
+        """Whether it was closed and fetches no more."""
         return self._closed
 
     def assign(self, positions: Mapping[TopicPartition, int]) -> None:
@@ -125,21 +125,21 @@ class ColumnarFetcher:
         self._sockets.ring()
 
     def unassign(self, partitions: Collection[TopicPartition]) -> None:
-        """Stop fetching these with the next poll; unknown ones are ignored.
+        """Stop fetching these partitions with the next poll; unknown ones are ignored.
 
-        A poll that waits is not woken, it ends with the next response: others wait for these partitions, and should not
-        wait for the consuming thread's turn as well.
+        This does not wake a waiting poll, which ends with the next response: other members wait for these partitions,
+        and should not also wait until the consuming thread runs.
         """
         with self._lock:
             self._changes.update(dict.fromkeys(partitions))
 
     def wake(self) -> None:
-        """End the poll that waits, or the next one, soon. Takes no lock."""
+        """End the waiting poll, or the next one, soon. Takes no lock."""
         self._woken = True
         self._sockets.ring()
 
     def note_brokers(self, gone: Collection[int]) -> None:
-        """Brokers came or went: look again for leaders and positions; the next service drops brokers that left."""
+        """Note that brokers registered or left: search again for leaders and positions, and drop brokers that left."""
         with self._lock:
             self._gone.update(gone)
         self._leaders.look_now()
@@ -149,10 +149,10 @@ class ColumnarFetcher:
     def poll(self, max_messages: int, timeout_s: float) -> ColumnarBatch | None:
         """Return up to max_messages, or None if none came within timeout_s or something changed meanwhile.
 
-        A batch without messages carries new positions: of partitions whose position was unknown or outside the log, and
-        behind records without messages for the user, such as the ends of transactions.
-        Raises: FetchError, PositionError (without a reset), MissingListenerError, BrokerRefusedError. Polling
-        again goes on.
+        A batch without messages has new positions: of partitions whose position was unknown or outside the log, and
+        after records without messages for the user, such as the ends of transactions.
+        Raises: FetchError, PositionError (without a reset), MissingListenerError, BrokerRefusedError. The next poll
+        continues.
         """
         try:
             with self._in_use:
@@ -162,7 +162,7 @@ class ColumnarFetcher:
                 self._free(0.0)
 
     def close(self) -> None:
-        """Stop and free everything; a poll in another thread returns first. Twice is harmless."""
+        """Stop, and close the connections; a poll in another thread returns first. Twice is harmless."""
         self._closed = self._woken = True
         self._sockets.ring()
         self._finder.close()
@@ -170,7 +170,7 @@ class ColumnarFetcher:
         self._free(_CLOSE_WAIT_S)
 
     def _free(self, wait_s: float) -> None:
-        """Free sockets and messages, unless a poll is under way for longer: it does so itself at its end."""
+        """Free sockets and messages. If a poll uses them for longer than wait_s, that poll does it at its end."""
         if self._in_use.acquire(timeout=wait_s):
             try:
                 self._sockets.close()
@@ -182,7 +182,7 @@ class ColumnarFetcher:
 
     def _whole_poll(self, max_messages: int, timeout_s: float) -> ColumnarBatch | None:
         if self._is_poll_open:
-            # after Ctrl-C, for example, a request may have been noted and not sent, or a response handled by half
+            # after Ctrl-C, for example, a request may be noted but not sent, or a response only half handled
             self._begin_anew()
         self._is_poll_open = True
         try:
@@ -222,10 +222,10 @@ class ColumnarFetcher:
 
     def _take(self, max_messages: int) -> list[Columns]:
         try:
-            # a record set at a time, as far as they are large: between two of them there is time to ask for more
+            # one large record set at a time: between two of them the next requests can be sent
             return self._backlog.take(max_messages, SMALL_RUN, SMALL_RUN_BYTES)
-        except LegacyConsumerError as error:  # CorruptRecordsError, as a rule
-            # the frames refer to the response and to its decodings: a user may keep the error for long
+        except LegacyConsumerError as error:  # usually CorruptRecordsError
+            # the frames hold the response and its columns, and the user's code may keep the error for long
             traceback.clear_frames(error.__traceback__)
             self._set_aside(self._backlog.drop_first())
             raise
@@ -248,7 +248,7 @@ class ColumnarFetcher:
         }
 
     def _patience(self, now: float) -> float:
-        """Return how long to wait for sockets before something else is to be looked after."""
+        """Return how long to wait for sockets before the next check of searches."""
         if self._finder.is_busy or self._found:
             self._searching_since = self._searching_since or now
             is_long = now - self._searching_since > _LONG_SEARCH_S
@@ -257,7 +257,7 @@ class ColumnarFetcher:
         return self._longest_wait_s
 
     def _service(self, now: float, wait_s: float) -> None:
-        """Look after searches, connections and sockets; wait for the latter, up to wait_s and the core's deadline."""
+        """Serve searches, connections and sockets; wait for sockets up to wait_s and the core's deadline."""
         self._serviced_at = now
         if self._leaders.has_news:
             self._note_leaders(now)
@@ -369,7 +369,7 @@ class ColumnarFetcher:
                 self._core.heard(address, now)
                 return
             self._follow(self._core.received(address, response, now))
-            # right behind the response, so that the broker works while it is decoded
+            # right after the response, so that the broker works while the response is decoded
             self._ask(now)
 
     def _lose(self, address: BrokerAddress, reason: str, now: float, error: KafkaError | None = None) -> None:

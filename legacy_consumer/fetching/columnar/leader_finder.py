@@ -1,4 +1,4 @@
-"""Looks for leaders again and again, on a thread of its own, until they are found."""
+"""Searches for leaders repeatedly, on a thread, until they are found."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def next_pause(pause_s: float, backoff_s: float, *, is_news: bool) -> float:
 
 
 class LeaderFinder:
-    """Looks for leaders in the background until they are found; its thread lives only while something is looked for.
+    """Searches for leaders in the background until they are found; its thread lives only during a search.
 
-    on_news is called on that thread whenever there is something to take.
+    on_news: called on that thread whenever there is something to take.
     """
 
     def __init__(self, reader: LeaderReader, *, backoff_s: float, on_news: Callable[[], None]) -> None:
@@ -43,7 +43,7 @@ class LeaderFinder:
         self._on_news = on_news
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
-        """Entered by its lock: an exception that strikes in the Python code of a Condition leaves it taken."""
+        """Enter it through its lock: an exception inside the Condition's Python code would leave the lock taken."""
         self._open: dict[TopicPartition, float] = {}
         self._found: dict[TopicPartition, BrokerAddress] = {}
         self._reasons: dict[TopicPartition, str] = {}
@@ -52,7 +52,7 @@ class LeaderFinder:
         self._closed = False
 
     def search(self, partitions: Collection[TopicPartition], delay_s: float = 0.0) -> None:
-        """Look for these, not before delay_s."""
+        """Search for the leaders of these partitions, after delay_s at the earliest."""
         if not partitions:
             return
         due = time.monotonic() + delay_s
@@ -68,14 +68,14 @@ class LeaderFinder:
             self._changed.notify_all()
 
     def look_now(self) -> None:
-        """Look again at once for all that is looked for: something has changed."""
+        """Search again at once for all missing leaders: something has changed."""
         now = time.monotonic()
         with self._lock:
             self._open = dict.fromkeys(self._open, now)
             self._changed.notify_all()
 
     def forget(self, partitions: Collection[TopicPartition]) -> None:
-        """No longer look for these."""
+        """Stop searching for these partitions."""
         with self._lock:
             for tp in partitions:
                 self._open.pop(tp, None)
@@ -85,11 +85,11 @@ class LeaderFinder:
 
     @property
     def has_news(self) -> bool:
-        """Whether there is something to take. Takes no lock."""
+        """Whether take() has something to return. Takes no lock."""
         return bool(self._found or self._reasons or self._error)
 
     def take(self) -> tuple[Leaders, KafkaError | None]:
-        """Return the leaders found since the last call, reasons for missing ones, and an error that no wait cures."""
+        """Return the leaders found since the last call, reasons for missing ones, and an error that does not pass."""
         with self._lock:
             news, error = Leaders(self._found, self._reasons), self._error
             self._found, self._reasons, self._error = {}, {}, None
@@ -110,7 +110,7 @@ class LeaderFinder:
             self._look(due)
 
     def _look(self, due: list[TopicPartition]) -> None:
-        """Look once for these."""
+        """Search once for these."""
         try:
             leaders = self._reader.read(due)
         except MissingListenerError as error:
@@ -125,7 +125,7 @@ class LeaderFinder:
             self._note(leaders, due)
 
     def _next_due(self) -> list[TopicPartition] | None:
-        """Wait until some are due; None when nothing is looked for any more."""
+        """Wait until some searches are due; None if there are no more searches."""
         with self._lock:
             while True:
                 if self._closed or not self._open:

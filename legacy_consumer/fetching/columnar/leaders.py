@@ -3,7 +3,7 @@
     /brokers/ids                                 one request for the names; left out if all leaders were found last time
     /brokers/ids/<id>, .../partitions/<p>/state  one batched read for all
 
-ZooKeeper knows a new leader before the brokers do: the controller writes the state, then tells them.
+ZooKeeper has a new leader before the brokers do: the controller first writes the state, then sends it to them.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ from zk_layout.store import ZkStore, Znode
 logger = safe_logger(__name__)
 
 Read: TypeAlias = "Znode | NotPermittedError | None"
-"""A znode, why it may not be read, or None if there is none."""
+"""A znode, the error if an ACL hides it, or None if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Leaders:
-    """addresses of the leaders that were found, and why the others were not. Both together are all that was asked."""
+    """addresses: those of the found leaders. missing: why others were not found. Together: all requested partitions."""
 
     addresses: Mapping[TopicPartition, BrokerAddress] = field(default_factory=dict)
     missing: Mapping[TopicPartition, str] = field(default_factory=dict)
@@ -50,7 +50,7 @@ class Leaders:
 def match_leaders(
     states: Mapping[TopicPartition, Read], brokers: Mapping[int, Broker], security_protocol: str
 ) -> Leaders:
-    """Put partition states and registrations together.
+    """Match partition states and registrations.
 
     Raises: BrokersUnavailableError without any broker, MissingListenerError if none has such a listener.
     """
@@ -90,12 +90,12 @@ def _data(znode: Znode | NotPermittedError) -> bytes | None:
 
 
 def addresses_of(brokers: Collection[Broker], security_protocol: str) -> dict[int, BrokerAddress]:
-    """Return where the brokers that have such a listener are spoken to."""
+    """Return {broker id: the address of its listener} for brokers that have such a listener."""
     found: dict[int, BrokerAddress] = {}
     for broker in brokers:
         endpoint = broker.endpoint(security_protocol)
         if endpoint is not None:
-            # an empty host is any interface of the broker's machine: only from there can it be guessed
+            # an empty host means all interfaces of the broker's machine: only a client on that machine can use it
             host = endpoint.host or "localhost"
             found[broker.broker_id] = BrokerAddress(broker.broker_id, host, endpoint.port, broker.version)
     return found
@@ -121,23 +121,23 @@ class LeaderReader:
         # replaced, never changed
         self._brokers: Mapping[int, BrokerAddress] = {}
         self._topics: frozenset[str] = frozenset()
-        """Topics that exist, as partitions of them have a state."""
+        """The topics that exist, because partitions of them have a state."""
         self._left_out: Mapping[int, str] = {}
         self._ids: tuple[int, ...] = ()
-        """Brokers registered at the last look; empty if a leader was missing then, so that they are listed again."""
+        """The brokers registered at the last read; empty if a leader was missing: the next read lists them again."""
 
     def brokers(self) -> dict[int, BrokerAddress]:
-        """Every broker that has a listener of ours. Raises: as read."""
+        """Return every broker that has a listener of our protocol. Raises: as read."""
         ids = self._broker_ids()
         self._match({}, ids, read_each(self._store, [BrokerIdPath(broker_id).path for broker_id in ids]))
         self._ids = tuple(ids)
         return dict(self._brokers)
 
     def read(self, partitions: Collection[TopicPartition]) -> Leaders:
-        """The leaders of these.
+        """Return the leaders of these partitions.
 
         Raises: BrokersUnavailableError without any broker, MissingListenerError if none has our listener;
-        ZooKeeperError if ZooKeeper cannot be asked, and no broker either.
+        ZooKeeperError if neither ZooKeeper nor a broker answers.
         """
         wanted = [tp for tp in partitions if has_a_possible_name(tp.topic)]
         impossible = {tp: NO_SUCH_NAME for tp in partitions if not has_a_possible_name(tp.topic)}

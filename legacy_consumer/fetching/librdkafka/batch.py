@@ -13,48 +13,48 @@ from legacy_consumer.fetching.librdkafka.client import RdMessage
 from zk_layout.model import TopicPartition
 
 _UNREADABLE: Any = object()
-"""In the place of headers that confluent_kafka cannot decode."""
+"""Stands for headers that confluent_kafka cannot decode."""
 _headers_of = operator.methodcaller("headers")
 """If confluent_kafka cannot decode headers, it sets an exception and returns an incomplete list all the same. This
-function checks for that after each call. The interpreter stops checking once it has specialised the call, and the
-exception comes up some lines later."""
+function checks for that after each call. For a direct call the interpreter stops checking once it has specialised it,
+and the exception appears some lines later."""
 
 
 class LibrdkafkaMessage(ComparableMessage, tuple["RdMessage"]):
-    """A message of confluent_kafka that behaves as a message of the columnar fetcher; never an error.
+    """A message of confluent_kafka with the behaviour of the columnar fetcher's messages; never an error.
 
-    A tuple of it alone: the cheapest object to make many of.
+    A tuple with one element, since no other object is made faster.
     """
 
     __slots__ = ()
 
     def topic(self) -> str:
-        """The topic's name."""
+        """Return the topic's name."""
         return self[0].topic()  # type: ignore[return-value] # topic and the like are None in errors only
 
     def partition(self) -> int:
-        """The partition's number."""
+        """Return the partition's number."""
         return self[0].partition()  # type: ignore[return-value]
 
     def offset(self) -> int:
-        """The message's offset."""
+        """Return the message's offset."""
         return self[0].offset()  # type: ignore[return-value]
 
     def key(self) -> bytes | None:
-        """The key, None if it has none."""
+        """Return the key, None if it has none."""
         return self[0].key()
 
     def value(self) -> bytes | None:
-        """The value, None for a deletion in a compacted topic."""
+        """Return the value, None for a deletion in a compacted topic."""
         return self[0].value()
 
     def timestamp(self) -> tuple[int, int]:
-        """(type, ms since 1970); type 0 = not available, with -1."""
+        """Return (type, ms since 1970); (0, -1) = not available."""
         timestamp = self[0].timestamp()
         return timestamp if timestamp[0] else (0, -1)
 
     def headers(self) -> list[tuple[str, bytes | None]] | None:
-        """The headers, None if there are none. Raises: FetchError for a name that is not UTF-8."""
+        """Return the headers, None if there are none. Raises: FetchError for a name that is not UTF-8."""
         message = self[0]
         try:
             found = _headers_of(message)
@@ -74,7 +74,7 @@ class LibrdkafkaMessage(ComparableMessage, tuple["RdMessage"]):
 class LibrdkafkaBatch:
     """Implements FetchedBatch over confluent_kafka's own messages.
 
-    A batch without messages tells that positions moved without any: its next_offsets are where they are now.
+    A batch without messages reports positions that moved without messages: its next_offsets are the new ones.
     """
 
     __slots__ = ("_messages", "_next_offsets")
@@ -92,5 +92,5 @@ class LibrdkafkaBatch:
         return self._next_offsets
 
     def messages(self) -> Sequence[Message]:
-        """The messages, each in a light wrapper."""
+        """Return the messages, each in a light wrapper."""
         return list(map(LibrdkafkaMessage, zip(self._messages, strict=True)))

@@ -1,8 +1,8 @@
 # ruff: noqa: SLF001 - the codes of librdkafka's own errors begin with an underscore
-"""confluent_kafka behind typed handles whose errors are this project's; no file but client*.py imports it.
+"""Typed handles over confluent_kafka that raise this project's errors; only the files client*.py import it.
 
-Traps of confluent-kafka 2.16, measured: calls on one handle are serialised, and behind a running consume() a call from
-another thread waits for it. So each handle belongs to one thread at a time; fetcher.py sees to that.
+Measured with confluent-kafka 2.16: calls on one handle are serialised, so a call from another thread waits for a
+running consume(). Therefore each handle belongs to one thread at a time; fetcher.py ensures that.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ _REFUSALS_IN_A_ROW = 3
 """Refusals of a broker that count as final: a broker that shuts down may break off a handshake."""
 _STATE = re.compile(r" ?\(after \d+ms in state [^)]*\)")
 _HUSHED = {"CONFWARN", "AUTOCREATE"}
-"""That settings which old brokers need are deprecated; that brokers before 0.11 create topics as they are set to."""
+"""Log lines for level DEBUG: settings that old brokers need are deprecated; brokers before 0.11 may create topics."""
 _SAME_AGAIN_S = 30.0
 _LINES_REMEMBERED = 64
 _FORGOTTEN = re.compile(r"partition count changed from \d+ to 0\b")
-"""A broker that has just started knew of no topic; librdkafka says so in its log and nowhere else."""
+"""A broker that has just started knew no topic; librdkafka reports that only in its log."""
 
 
 class _Log:
-    """Takes librdkafka's own log lines; confluent_kafka calls log() as it would a Logger's."""
+    """Gets librdkafka's log lines; confluent_kafka calls log() as a Logger's."""
 
     def __init__(self, on_forgotten: Callable[[], None]) -> None:
         self._said: dict[str, float] = {}
@@ -56,7 +56,7 @@ class _Log:
         logger.log(logging.DEBUG if hushed else min(level, logging.WARNING), message, *args)
 
     def _was_said(self, line: str) -> bool:
-        """A broker that refuses us does so twenty times a second, with a line for each."""
+        """Return whether the line was logged recently: a broker that refuses us causes twenty lines a second."""
         now = time.monotonic()
         if now - self._said.get(line, -_SAME_AGAIN_S) < _SAME_AGAIN_S:
             return True
@@ -72,21 +72,20 @@ class Client:
     def __init__(self, settings: Settings) -> None:
         self.bootstrap_servers = str(settings.get("bootstrap.servers", ""))
         self.brokers_down = False
-        """No broker can be reached; until a message comes."""
+        """No broker can be reached; reset when a message comes."""
         self.may_stand_still = False
-        """After that, a consumer may never fetch again; until a message comes that was not queued at that time."""
+        """All brokers were unreachable: a consumer may never fetch again. A message fetched after that resets it."""
         self.has_forgotten = False
-        """It was told that a topic has no partitions: then it may never fetch them again (librdkafka issue 4916)."""
+        """A broker reported a topic without partitions: librdkafka may never fetch it again (its issue 4916)."""
         self.refusal: str | None = None
-        """Why a broker refused this client, if one did."""
+        """Why a broker refused this client; None if none did."""
         self._refusals = 0
         self._oversize: str | None = None
 
     def lasting_failure(self) -> KafkaError | None:
-        """Return the error that keeps us from the brokers and that waiting does not cure; later calls return it again.
+        """Return a lasting error that keeps us from the brokers, or None; later calls return the error again.
 
-        No broker accepts us, or a response is larger than the limit, so that librdkafka would repeat the request
-        without end.
+        No broker accepts us, or a response is larger than the limit, and librdkafka would repeat the request for ever.
         """
         if self._oversize is not None:
             oversize, self._oversize = self._oversize, None
@@ -97,11 +96,11 @@ class Client:
         return None
 
     def note_forgotten(self) -> None:
-        """Take the news that a topic has no partitions any more."""
+        """Note that a broker reported a topic without partitions."""
         self.has_forgotten = True
 
     def on_error(self, error: confluent_kafka.KafkaError) -> None:
-        """Take an error that concerns no partition; librdkafka calls back while it is served."""
+        """Note an error that concerns no partition; librdkafka calls this while it is polled."""
         if error.code() == _Code._ALL_BROKERS_DOWN:
             if not self.brokers_down:
                 logger.warning("no broker can be reached: %s", error.str())
@@ -126,9 +125,9 @@ _Handle = TypeVar("_Handle", confluent_kafka.Consumer, confluent_kafka.Producer,
 def open_handle(
     kind: type[_Handle], settings: Settings, callbacks: Callbacks, on_forgotten: Callable[[], None] = lambda: None
 ) -> _Handle:
-    """Construct a handle; callbacks: by confluent_kafka's names. on_forgotten: a topic lost its partitions.
+    """Construct a handle. callbacks: by confluent_kafka's names. on_forgotten: called if a topic lost its partitions.
 
-    Raises: ConfigError for a setting that librdkafka does not take.
+    Raises: ConfigError for a setting that librdkafka does not accept.
     """
     try:
         given: dict[str, Any] = {**settings, **callbacks}
@@ -136,8 +135,8 @@ def open_handle(
     except KafkaException as error:
         raise _as_config_error(error, settings) from error
     except TypeError as error:
-        # Ctrl-C in the midst of it comes out as a TypeError about a property's name, and the interruption is forgotten;
-        # names are always texts here, so the error can mean nothing else
+        # confluent_kafka turns Ctrl-C during the construction into a TypeError about a property's name; names are texts
+        # here, so the error has no other cause
         if "property name" in str(error):
             raise KeyboardInterrupt from error
         raise

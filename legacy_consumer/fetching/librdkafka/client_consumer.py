@@ -1,4 +1,4 @@
-"""A consumer of librdkafka that is told its partitions."""
+"""A consumer of librdkafka that fetches assigned partitions."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ logger = safe_logger(__name__)
 
 _CLOSE_WAIT_S = 2.0
 _FEW_PARTITIONS = 16
-"""Up to this number of partitions, asking librdkafka for all positions costs nothing."""
+"""Up to this number of partitions, asking librdkafka for all positions costs almost nothing."""
 _MANY_CANDIDATES = 64
 
 
 class ConsumerHandle(Client):
-    """One librdkafka consumer that is told its partitions. Not for two threads at once.
+    """One librdkafka consumer, which fetches assigned partitions. Only one thread at a time may use it.
 
-    Raises: ConfigError for a setting that librdkafka does not take.
+    Raises: ConfigError for a setting that librdkafka does not accept.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -33,19 +33,19 @@ class ConsumerHandle(Client):
         self._assigned: dict[TopicPartition, confluent_kafka.TopicPartition] = {}
         self._by_number: dict[int, list[TopicPartition]] = {}
         self._positions: dict[TopicPartition, int] = {}
-        """The positions that this handle returned last; before that, those at which it was assigned."""
+        """The last positions that this handle returned; before that, those at which partitions were assigned."""
         self._is_drained = False
-        """Whether the queue was empty since no broker could be reached: what comes now was fetched after that."""
+        """Whether the queue was empty since all brokers were unreachable: later messages were fetched after that."""
         callbacks = {"error_cb": self.on_error}
         self._consumer = open_handle(confluent_kafka.Consumer, settings, callbacks, self.note_forgotten)
 
     @property
     def assigned(self) -> Collection[TopicPartition]:
-        """The partitions that are being fetched."""
+        """The partitions that the consumer fetches."""
         return self._assigned.keys()
 
     def assign(self, positions: Mapping[TopicPartition, int]) -> None:
-        """Begin to fetch these, or begin again. Raises: FetchError for a topic of a name that no broker takes."""
+        """Begin to fetch these, or begin again. Raises: FetchError for a topic name that no broker accepts."""
         for tp in positions:
             if not has_a_possible_name(tp.topic):
                 raise FetchError(tp, NO_SUCH_NAME)  # librdkafka would end the process
@@ -60,7 +60,7 @@ class ConsumerHandle(Client):
         self._index()
 
     def unassign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Stop fetching these; unknown ones are ignored."""
+        """Stop fetching these partitions; unknown ones are ignored."""
         going = [tp for tp in partitions if tp in self._assigned]
         if going:
             self._consumer.incremental_unassign([self._assigned[tp] for tp in going])
@@ -69,7 +69,7 @@ class ConsumerHandle(Client):
         self._index()
 
     def resume_positions(self) -> dict[TopicPartition, int]:
-        """Return where another handle would go on."""
+        """Return the positions from which another handle would continue."""
         return dict(self._positions)
 
     def _index(self) -> None:
@@ -80,7 +80,7 @@ class ConsumerHandle(Client):
     def consume(self, max_messages: int, timeout_s: float) -> list[RdMessage]:
         """Return the queued messages; if there are none, wait for some. Faults are among the messages.
 
-        librdkafka itself would wait until max_messages have come, so it is asked to wait for one only.
+        librdkafka itself would wait until max_messages have come, so it waits for only one.
         """
         was_suspected = self.may_stand_still
         self._is_drained &= was_suspected
@@ -97,11 +97,11 @@ class ConsumerHandle(Client):
         return messages
 
     def next_offsets(self, messages: Sequence[RdMessage]) -> dict[TopicPartition, int]:
-        """The offset after the last of these messages for each of their partitions.
+        """Return the offset after the last of these messages for each of their partitions.
 
-        They must be the ones that consume returned last, without faults. librdkafka counts positions as it hands
-        messages out, so asking for these costs less than looking at each message: 0 instead of a quarter of the time of
-        a batch of 500 with 4 partitions. With many partitions it asks only for partitions whose number is in the batch.
+        They must be the messages that consume returned last, without faults. librdkafka counts positions as it returns
+        messages, so asking for these costs almost nothing, but looking at each message takes a quarter of the time of a
+        batch of 500 with 4 partitions. With many partitions this asks only for those whose number is in the batch.
         """
         asked = self._assigned
         if len(asked) > _FEW_PARTITIONS:
@@ -118,7 +118,7 @@ class ConsumerHandle(Client):
         return offsets
 
     def passed(self) -> dict[TopicPartition, int]:
-        """Return new positions without messages: behind the ends of transactions, and behind aborted transactions."""
+        """Return new positions without messages: after the ends of transactions, and after aborted transactions."""
         return self._moved(self._assigned)
 
     def _moved(self, asked: Mapping[TopicPartition, confluent_kafka.TopicPartition]) -> dict[TopicPartition, int]:
@@ -126,16 +126,16 @@ class ConsumerHandle(Client):
         moved: dict[TopicPartition, int] = {}
         for tp, position in zip(asked, self._consumer.position(list(asked.values())), strict=True):
             offset = position.offset
-            # librdkafka knows no position from the assignment of a partition to its first message
+            # librdkafka has no position between the assignment of a partition and its first message
             if offset >= 0 and offset != known[tp]:
                 moved[tp] = known[tp] = offset
         return moved
 
     def close(self) -> None:
-        """Stop and free everything; the handle cannot be used again.
+        """Stop, and free the handle; it cannot be used again.
 
-        librdkafka closes on a thread of its own: it may wait for ever if it was told meanwhile that a topic has no
-        partitions, as brokers say for a moment after all of them were down. A handle that waits so is left behind.
+        A thread closes it, since librdkafka may wait for ever if a broker reported a topic without partitions. Brokers
+        do that for a moment after all of them were down. A handle that waits so is abandoned.
         """
         closing = threading.Thread(target=self._consumer.close, name="librdkafka-close", daemon=True)
         try:
@@ -149,7 +149,7 @@ class ConsumerHandle(Client):
 
 
 def offsets_after(messages: Sequence[RdMessage]) -> dict[TopicPartition, int]:
-    """The offset after the last of these messages for each partition, from the messages alone."""
+    """Return the offset after the last of these messages for each partition."""
     last = dict(
         zip(
             zip(

@@ -1,5 +1,5 @@
 # ruff: noqa: SLF001 - the codes of librdkafka's own errors begin with an underscore
-"""Errors that come in place of messages, sorted by the fetcher's reaction."""
+"""Errors that librdkafka returns in place of messages, sorted by the fetcher's reaction."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ class FaultKind(Enum):
     """The meaning of an error of librdkafka for a fetcher."""
 
     POSITION = auto()
-    """The partition stands still until it is given a position inside its log."""
+    """The partition is not fetched until it gets a position inside its log."""
     PASSING = auto()
-    """librdkafka tries again by itself."""
+    """librdkafka retries by itself."""
     IRRELEVANT = auto()
-    """Of the group coordinator, which a ZooKeeper group has no use for."""
+    """An error of the group coordinator, which a ZooKeeper group does not use."""
     CORRUPT = auto()
-    """librdkafka goes on behind a message that it cannot read."""
+    """librdkafka continues after a message that it cannot read."""
     LASTING = auto()
-    """Waiting does not help."""
+    """A retry does not help."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """An error that came in the place of a message.
+    """An error in place of a message.
 
-    The offset of the error is left out: librdkafka may have read it from damaged bytes, or it is that of a whole batch.
+    The error's offset is left out: librdkafka may have read it from damaged bytes, or it may be that of a whole batch.
     """
 
     kind: FaultKind
@@ -91,15 +91,15 @@ def kind_of(error: confluent_kafka.KafkaError) -> FaultKind:
 
 
 def has_faults(messages: Sequence[RdMessage]) -> bool:
-    """Return whether errors stand among these messages."""
+    """Return whether errors are among these messages."""
     return any(map(confluent_kafka.Message.error, messages))
 
 
 def take_faults(messages: Sequence[RdMessage]) -> tuple[list[RdMessage], list[Fault]]:
     """Separate messages and errors.
 
-    After some errors librdkafka gives a partition up, or skips data that it cannot read. Such an error ends the
-    partition: the messages behind it are left out, and come again when the partition is assigned anew.
+    After some errors librdkafka stops fetching a partition, or skips data that it cannot read. Such an error ends the
+    partition: later messages are left out, and come again when the partition is assigned again.
     """
     sound: list[RdMessage] = []
     faults: list[Fault] = []

@@ -16,14 +16,14 @@ logger = safe_logger(__name__)
 
 
 class _Quiet:
-    """librdkafka's own lines: what goes wrong comes as an error too."""
+    """Logs librdkafka's lines at level DEBUG: each failure is raised as an error, too."""
 
     def log(self, level: int, message: str, *args: object) -> None:  # noqa: ARG002
         logger.debug(message, *args)
 
 
 def read_kafka_members(config: ClusterConfig, store: ZkStore, group: str, timeout_s: float) -> tuple[str, ...]:
-    """The consumers that the group's coordinator knows, `<client id>@<host>` each, sorted.
+    """Return the consumers that the group's coordinator knows, each as `<client id>@<host>`, sorted.
 
     Raises: BrokersUnavailableError, MissingListenerError.
     """

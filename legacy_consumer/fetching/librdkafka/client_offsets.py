@@ -1,5 +1,5 @@
 # ruff: noqa: SLF001 - the codes of librdkafka's own errors begin with an underscore
-"""A consumer of librdkafka that asks a group's coordinator for offsets, and commits to it."""
+"""A consumer of librdkafka that reads offsets from a group's coordinator, and commits to it."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from zk_layout.model import TopicPartition
 _Code = confluent_kafka.KafkaError
 
 _SLICE_S = 1.0
-"""A refusal comes beside the answer that is waited for, so wait in slices and look for it in between."""
+"""A refusal comes beside the awaited answer, so the handle waits in slices and checks for one in between."""
 
 
 class OffsetsHandle(Client):
-    """One librdkafka consumer that only asks a group's coordinator. Not for two threads at once.
+    """One librdkafka consumer that only uses a group's coordinator. Only one thread at a time may use it.
 
-    A commit is queued in librdkafka until it knows a coordinator, at most for session.timeout.ms, and closing waits for
-    it. So ask first, and abandon a handle whose commit had no answer.
-    Raises: ConfigError for a setting that librdkafka does not take.
+    librdkafka queues a commit until it knows a coordinator, at most for session.timeout.ms, and closing waits for it.
+    So read first, and abandon a handle whose commit had no answer.
+    Raises: ConfigError for a setting that librdkafka does not accept.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -37,9 +37,9 @@ class OffsetsHandle(Client):
     def committed(
         self, partitions: Collection[TopicPartition], timeout_s: float
     ) -> dict[TopicPartition, tuple[int | None, str]]:
-        """(offset, metadata) of each partition; offset None = there is none. One that we may not read is missing.
+        """Return (offset, metadata) of each partition that we may read. offset: None = there is none.
 
-        Raises: BrokersUnavailableError if the coordinator does not answer, or says that it cannot; GroupRefusedError.
+        Raises: BrokersUnavailableError if the coordinator does not answer, or cannot; GroupRefusedError.
         """
         wanted = [confluent_kafka.TopicPartition(tp.topic, tp.partition) for tp in partitions]
         deadline = time.monotonic() + timeout_s
@@ -55,7 +55,7 @@ class OffsetsHandle(Client):
                 self._serve()
         found: dict[TopicPartition, tuple[int | None, str]] = {}
         for one in answered:
-            # 0.8.2 says so of a partition without an offset
+            # 0.8.2 answers UNKNOWN_TOPIC_OR_PART for a partition without an offset
             if one.error is not None and one.error.code() == _Code.TOPIC_AUTHORIZATION_FAILED:
                 continue
             if one.error is not None and one.error.code() != _Code.UNKNOWN_TOPIC_OR_PART:
@@ -65,7 +65,7 @@ class OffsetsHandle(Client):
         return found
 
     def commit(self, offsets: Mapping[TopicPartition, tuple[int, str]], timeout_s: float) -> str | None:
-        """Commit {partition: (offset, metadata)}; None, or why some were refused.
+        """Commit {partition: (offset, metadata)}. Returns: None, or why some were refused.
 
         Raises: BrokersUnavailableError without an answer in time; the handle must then be abandoned.
         """
@@ -87,7 +87,7 @@ class OffsetsHandle(Client):
         return self._answers.pop(0)
 
     def _serve(self) -> None:
-        """Have callbacks called. Raises: GroupRefusedError if the coordinator refuses this client."""
+        """Let librdkafka run its callbacks. Raises: GroupRefusedError if the coordinator refuses this client."""
         said = self._consumer.poll(0)
         error = None if said is None else said.error()
         if error is not None and error.code() == _Code.GROUP_AUTHORIZATION_FAILED:
@@ -102,5 +102,5 @@ class OffsetsHandle(Client):
         return self.refusal or error.str()
 
     def close(self) -> None:
-        """Stop and free everything; the handle cannot be used again."""
+        """Stop, and free the handle; it cannot be used again."""
         self._consumer.close()

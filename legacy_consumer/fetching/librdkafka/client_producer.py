@@ -10,9 +10,9 @@ from legacy_consumer.fetching.librdkafka.client import Callbacks, Client, Settin
 
 
 class ProducerHandle(Client):
-    """One librdkafka producer that reports failures only; all other messages are acknowledged at the end of flush.
+    """One librdkafka producer that reports only failures; after flush all other messages are acknowledged.
 
-    Raises: ConfigError for a setting that librdkafka does not take.
+    Raises: ConfigError for a setting that librdkafka does not accept.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -38,7 +38,7 @@ class ProducerHandle(Client):
         timestamp_ms: int,
         headers: list[tuple[str, bytes | None]] | None,
     ) -> None:
-        """Queue one record, waiting for room. Raises: FetchError if it can never be sent."""
+        """Queue one record; wait while the queue is full. Raises: FetchError if it can never be sent."""
         while True:
             try:
                 self._producer.produce(
@@ -57,7 +57,7 @@ class ProducerHandle(Client):
                 return
 
     def flush(self, timeout_s: float) -> int:
-        """Wait until all is sent or has failed; returns how many are still on their way."""
+        """Wait until each record is acknowledged or has failed. Returns: the number that are still in flight."""
         return self._producer.flush(timeout_s)
 
     def drop(self) -> None:

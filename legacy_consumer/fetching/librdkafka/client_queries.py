@@ -1,8 +1,8 @@
 # ruff: noqa: SLF001 - the codes of librdkafka's own errors begin with an underscore
-"""A handle of librdkafka that only asks brokers, and makes no broker create a topic.
+"""A handle of librdkafka that only reads from brokers, and makes no broker create a topic.
 
 It is an admin client: every consumer of librdkafka looks for its group's coordinator by itself, and the first such
-question of all makes the brokers create `__consumer_offsets`.
+request in a cluster makes the brokers create `__consumer_offsets`.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from zk_layout.model import TopicPartition
 
 _Code = confluent_kafka.KafkaError
 _NO_ANSWER = -1001
-"""The offset, beside no error, of a partition whose leader did not answer in time."""
+"""The offset, without an error, of a partition whose leader did not answer in time."""
 _LOST = {_Code._NOENT, _Code.UNKNOWN_TOPIC_OR_PART, _Code.NOT_LEADER_FOR_PARTITION}
-"""librdkafka knows no leader, or asked a former leader. By itself it looks for the new one only every five minutes."""
+"""librdkafka knows no leader, or asked a former one. By itself it looks for the new one only every five minutes."""
 _SILENT = {_Code._TIMED_OUT, _Code._TRANSPORT, _Code._ALL_BROKERS_DOWN}
 _SHORTEST_S = 0.1
 _Answer: TypeAlias = "int | confluent_kafka.KafkaError"
@@ -35,9 +35,9 @@ _LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 
 
 class QueryHandle(Client):
-    """Not for two threads at once. Raises: ConfigError for a setting that librdkafka does not take.
+    """Only one thread at a time may use it. Raises: ConfigError for a setting that librdkafka does not accept.
 
-    read_committed: a log ends where its first open transaction begins.
+    read_committed: a log ends at its first open transaction.
     """
 
     def __init__(self, settings: Settings, *, read_committed: bool = False) -> None:
@@ -49,22 +49,21 @@ class QueryHandle(Client):
     def offsets_for_times(
         self, times: Mapping[TopicPartition, int], timeout_s: float
     ) -> dict[TopicPartition, int | KafkaError]:
-        """The first offset at or after a time (ms), -1 = the log's end, -2 = its begin; or why there is none.
+        """Return the first offset at or after each time (ms), -1 = the log's end, -2 = its first offset; or an error.
 
-        A FetchError does not pass by waiting, a BrokersUnavailableError may.
-
+        A FetchError lasts, a BrokersUnavailableError may pass.
         Raises: BrokersUnavailableError if no broker answers in time.
         """
         deadline = time.monotonic() + timeout_s
         refused: dict[str, str] = {}
         if times and not self._is_connected:
-            # asked for leaders before any broker is connected, librdkafka may ask again only after 1 s, or after 3
+            # if librdkafka needs leaders before a broker is connected, it may ask again only after 1 s, or after 3
             self._refused_topics([next(iter(times)).topic], deadline, timeout_s)
             self._is_connected = True
         found = self._list_offsets(times, _left_s(deadline))
         lost = {tp.topic for tp, one in found.items() if not isinstance(one, int) and one.code() in _LOST}
         if lost:
-            # This question makes librdkafka connect again to lost brokers and read the leaders anew, and its answer
+            # This request makes librdkafka connect again to lost brokers and read the leaders again, and its answer
             # names the topics that this client may not read.
             refused = self._refused_topics(sorted(lost), deadline, timeout_s)
             found = self._list_offsets(times, _left_s(deadline))
@@ -79,7 +78,7 @@ class QueryHandle(Client):
         }
 
     def _refused_topics(self, topics: Sequence[str], deadline: float, timeout_s: float) -> dict[str, str]:
-        """{topic: why no broker tells us of it, ever}. Raises: BrokersUnavailableError."""
+        """Return {topic: why brokers will never answer us for it}. Raises: BrokersUnavailableError."""
         refused: dict[str, str] = {}
         for topic in topics:
             try:
@@ -106,7 +105,7 @@ class QueryHandle(Client):
         return found
 
     def metadata(self, timeout_s: float) -> ClusterMetadata:
-        """Of the whole cluster: that question creates no topic, with no broker.
+        """Return the metadata of the whole cluster; no broker creates a topic for this request.
 
         Raises: BrokersUnavailableError, BrokerRefusedError.
         """
@@ -128,7 +127,7 @@ class QueryHandle(Client):
         return ClusterMetadata(brokers, partitions, refused)
 
     def try_access(self, timeout_s: float) -> None:
-        """Wait until a broker accepts this client, all refuse it, or time is over. Raises: BrokerRefusedError."""
+        """Wait until a broker accepts this client, all refuse it, or the time is over. Raises: BrokerRefusedError."""
         deadline = time.monotonic() + timeout_s
         slice_s = 0.25
         while (left_s := deadline - time.monotonic()) > 0:
@@ -139,7 +138,7 @@ class QueryHandle(Client):
                 failure = self.lasting_failure()
                 if isinstance(failure, BrokerRefusedError):
                     raise failure from None
-                slice_s *= 2  # an answer that takes longer than the first slices is to come in a later one
+                slice_s *= 2  # an answer that takes longer than the first slices comes in a later one
             else:
                 return
 
@@ -151,7 +150,7 @@ class QueryHandle(Client):
         return BrokersUnavailableError(f"no answer from the brokers within {timeout_s:.1f} s: {self.refusal or reason}")
 
     def close(self) -> None:
-        """Stop and free everything; the handle cannot be used again."""
+        """Stop, and free the handle; it cannot be used again."""
         del self._admin
 
 

@@ -1,4 +1,4 @@
-"""The fetchers of one connector, over librdkafka. Brokers are looked up in ZooKeeper at the first need."""
+"""The fetchers of one connector, over librdkafka. Brokers are read from ZooKeeper when first needed."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ class LibrdkafkaFetchers:
         check_settings(_without_brokers(config))
 
     def check_access(self) -> None:
-        """Check whether the brokers accept us; brokers that are down are no failure.
+        """Check whether the brokers accept us; brokers that are down are no error.
 
-        Without TLS and SASL a broker can refuse nothing, so there is no request.
+        Without TLS and SASL a broker can refuse nothing, so no request is sent.
         Raises: MissingListenerError, BrokerRefusedError.
         """
         try:
@@ -60,21 +60,21 @@ class LibrdkafkaFetchers:
                 handle.close()
 
     def fetcher(self) -> LibrdkafkaFetcher:
-        """A fetcher for one stream; no I/O before its first poll."""
+        """Return a fetcher for one stream; no I/O before its first poll."""
         backoff_s = self._config.refresh_leader_backoff_ms / 1000
         finder = PositionFinder(self.log_offsets, reset_to=self._config.reset_to, backoff_s=backoff_s)
         fetcher = LibrdkafkaFetcher(self._open_handle, finder, backoff_s=backoff_s)
         with self._lock:
-            # fetchers of closed streams have ended, and later ones share their memory
+            # forget the fetchers of closed streams: the others share the buffer
             self._fetchers = [*(one for one in self._fetchers if not one.is_closed), fetcher]
         return fetcher
 
     def log_offsets(self) -> LibrdkafkaLogOffsets:
-        """The way to ask for the ends of logs; connects with its first question."""
+        """Return the client for the ends of logs; it connects at its first request."""
         return self._log_offsets
 
     def note_brokers(self, gone: Collection[int]) -> None:
-        """Brokers came or went; see FetcherFactory."""
+        """Note that brokers registered or left; see FetcherFactory."""
         with self._lock:
             fetchers = list(self._fetchers)
         for fetcher in fetchers:
@@ -99,7 +99,7 @@ def open_log_offsets(
 ) -> LibrdkafkaLogOffsets:
     """Return a reader of log ends; it connects at its first request.
 
-    read_committed: a log ends where its first open transaction begins.
+    read_committed: a log ends at its first open transaction.
     """
 
     def existing(partitions: Collection[TopicPartition]) -> Collection[TopicPartition]:
@@ -118,7 +118,7 @@ def _numbers(topic: str, znode: Znode | NotPermittedError) -> Container[int]:
     if not isinstance(znode, NotPermittedError):
         with suppress(MalformedZnodeError):
             return decode_topic(TopicPath(topic).path, znode.data).partitions
-    return range(2**31)  # the brokers may know it all the same
+    return range(2**31)  # brokers may know the topic even if its znode cannot be read
 
 
 def open_fetcher(config: ConsumerConfig, store: ZkStore, log_offsets: LogOffsets) -> LibrdkafkaFetcher:

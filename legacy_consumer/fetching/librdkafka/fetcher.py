@@ -1,8 +1,8 @@
 """Fetcher over one librdkafka consumer.
 
-Only the polling thread touches the consumer: a call from another thread would wait behind a running consume(), for
-half a second or for ever. Other threads leave their changes under a lock, and the next poll applies them. A poll waits
-in short slices, so that it returns soon after a change, and never closes what another thread is using.
+Only the polling thread uses the consumer: a call from another thread would wait for a running consume(), for half a
+second or for ever. Other threads store their changes under a lock, and the next poll applies them. A poll waits in
+short slices, so that it returns soon after a change. No thread closes a consumer that another one is using.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ from zk_layout.model import TopicPartition
 logger = safe_logger(__name__)
 
 _POLL_S = 0.5
-"""How long one poll waits at most: between two, lost brokers and passed positions are looked at."""
+"""The longest wait of one poll: between two polls, lost brokers and moved positions are checked."""
 _SLICE_S = 0.05
 _SEARCH_SLICE_S = 0.005
-"""While positions are being looked for: they take a round trip."""
+"""The slice while positions are being looked for, which takes a round trip."""
 _MOST_AT_ONCE = 500
-"""More in one consume() is slower: objects leave the processor's cache before they are used."""
+"""The most messages of one consume(). More are slower: objects leave the processor's cache before they are used."""
 _CLOSE_WAIT_S = 2.0
 _LOOK_S = 5.0
 _PASSED_S = 1.0
-"""How often positions are asked for while nothing comes: 2 us of processor time for each partition."""
+"""Seconds between two requests for positions while no message comes: 2 us of processor time for each partition."""
 _WAIT_OUT = (BrokersUnavailableError, ConnectionLostError, ConnectTimeoutError, SessionExpiredError)
-"""No brokers known for now: neither the user's fault nor the end of the stream."""
+"""No broker is known for now: neither the user's fault nor the end of the stream."""
 
 
 class LibrdkafkaFetcher:
-    """Implements Fetcher. open_handle connects to the brokers that are registered by then."""
+    """Implements Fetcher. open_handle: connects to the brokers that are registered at that time."""
 
     def __init__(self, open_handle: Callable[[], ConsumerHandle], finder: PositionFinder, *, backoff_s: float) -> None:
         self._open_handle = open_handle
@@ -47,32 +47,32 @@ class LibrdkafkaFetcher:
         self._backoff_s = backoff_s
         self._lock = threading.Lock()
         self._in_use = threading.Lock()
-        """Held during a poll, and while everything is freed."""
+        """Held during a poll, and while close() frees the handle."""
         self._changes: dict[TopicPartition, int | None] = {}
         self._woken = False
         self._closed = False
-        # below: the polling thread's own
+        # only the polling thread uses the fields below
         self._due: dict[TopicPartition, int | None] = {}
-        """The changes that are not applied yet; an exception that strikes a poll loses none."""
+        """The changes that are not applied yet; an exception during a poll loses none."""
         self._is_poll_open = False
-        """Whether a poll is under way, or an exception that is not the fetcher's has struck the last one."""
+        """Whether a poll is running, or the last one ended with an exception that is not the fetcher's."""
         self._handle: ConsumerHandle | None = None
         self._lives: dict[TopicPartition, int] = {}
         self._life = 0
         self._complaints: set[tuple[TopicPartition | None, str]] = set()
         self._errors: dict[TopicPartition | None, KafkaError] = {}
-        """The last one of each partition, until a poll raises it or the partition begins elsewhere."""
+        """The last error of each partition, until a poll raises it or the partition is assigned again."""
         self._standing_still = StandingStill(backoff_s)
         self._resting: dict[TopicPartition, tuple[int, float]] = {}
         """{partition whose data is damaged: its position, and when it is fetched again}"""
         self._next_look = 0.0
         self._suspected: ConsumerHandle | None = None
-        """The handle that was looked after when no broker could be reached."""
+        """The handle that was in use at the last check with no broker in reach."""
         self._next_passed = 0.0
 
     @property
     def is_closed(self) -> bool:
-        """Whether it fetches no more."""
+        """Whether it was closed and fetches no more."""
         return self._closed
 
     def assign(self, positions: Mapping[TopicPartition, int]) -> None:
@@ -82,22 +82,22 @@ class LibrdkafkaFetcher:
             self._woken = True
 
     def unassign(self, partitions: Collection[TopicPartition]) -> None:
-        """Stop fetching these with the next poll; unknown ones are ignored."""
+        """Stop fetching these partitions with the next poll; unknown ones are ignored."""
         with self._lock:
             self._changes.update(dict.fromkeys(partitions))
             self._woken = True
 
     def wake(self) -> None:
-        """End a poll that waits, soon. Takes no lock."""
+        """End a waiting poll soon. Takes no lock."""
         self._woken = True
 
     def poll(self, max_messages: int, timeout_s: float) -> LibrdkafkaBatch | None:
         """Return up to max_messages, or None if none came within timeout_s or something changed meanwhile.
 
-        A batch without messages carries new positions: of partitions whose position was unknown or outside the log, and
-        behind records without messages for the user, such as the ends of transactions.
-        Raises: FetchError, PositionError (without a reset), MissingListenerError, BrokerRefusedError; whatever
-        else keeps a position from being found, as NotPermittedError.
+        A batch without messages has new positions: of partitions whose position was unknown or outside the log, and
+        after records without messages for the user, such as the ends of transactions.
+        Raises: FetchError, PositionError (without a reset), MissingListenerError, BrokerRefusedError; other errors that
+        keep a position from being found, such as NotPermittedError.
         """
         try:
             with self._in_use:
@@ -107,20 +107,20 @@ class LibrdkafkaFetcher:
                 self._free(0.0)
 
     def note_brokers(self, gone: Collection[int]) -> None:
-        """Nothing to do: connections are librdkafka's business.
+        """Do nothing: librdkafka handles its connections itself.
 
-        Nor are positions asked for at once: a broker that has just registered may not know its topics yet, and its
-        empty answer would make librdkafka forget the partitions until the next refresh of its metadata.
+        Positions are not asked for at once either: a broker that has just registered may not know its topics yet, and
+        its empty answer would make librdkafka forget the partitions until the next refresh of its metadata.
         """
 
     def close(self) -> None:
-        """Stop and free everything; a poll in another thread returns first. Twice is harmless."""
+        """Stop, and close the connections; a poll in another thread returns first. Twice is harmless."""
         self._closed = self._woken = True
         self._finder.close()
         self._free(_CLOSE_WAIT_S)
 
     def _free(self, wait_s: float) -> None:
-        """Close the handle, unless a poll is under way for longer: it does so itself at its end."""
+        """Close the handle, unless a poll uses it for longer than wait_s: that poll then closes it at its end."""
         if self._in_use.acquire(timeout=wait_s):
             try:
                 self._close_handle()
@@ -131,7 +131,7 @@ class LibrdkafkaFetcher:
 
     def _whole_poll(self, max_messages: int, timeout_s: float) -> LibrdkafkaBatch | None:
         if self._is_poll_open:
-            # after Ctrl-C, for example, librdkafka may have got an assignment that was not noted
+            # after Ctrl-C, for example, librdkafka may have an assignment that the handle has not recorded
             self._begin_anew()
         self._is_poll_open = True
         try:
@@ -158,7 +158,7 @@ class LibrdkafkaFetcher:
         return self._poll(handle, max_messages, deadline)
 
     def _begin_anew(self) -> None:
-        """Leave the handle and all partitions: the caller assigns them again."""
+        """Drop the handle and all partitions: the caller assigns them again."""
         self._finder.forget(self._lives.keys())
         self._standing_still.forget(self._lives.keys())
         self._resting = {}
@@ -182,11 +182,11 @@ class LibrdkafkaFetcher:
         return self._handle
 
     def _begin_again(self, handle: ConsumerHandle) -> ConsumerHandle:
-        """With no broker in reach, look for newly registered brokers, as after a move, and continue with these.
+        """If no broker can be reached, look for newly registered brokers, as after a move, and continue with these.
 
         librdkafka itself only knows brokers from earlier metadata. Also continue with a new handle if the old one has
         learned that a topic has no partitions, or if it is not known to fetch by the second look: when all brokers were
-        down, it may never do so again. Messages that it had queued before say nothing about that.
+        down, it may never do so again. Messages that it had queued before do not show that it fetches.
         """
         now = time.monotonic()
         if now < self._next_look:
@@ -246,7 +246,7 @@ class LibrdkafkaFetcher:
         faults: Sequence[Fault] = ()
         if has_faults(messages):
             messages, faults = take_faults(messages)
-            # librdkafka's own positions lie behind what it could not read
+            # librdkafka's own positions lie after the data that it could not read
             next_offsets = handle.next_offsets_of(messages)
         else:
             next_offsets = handle.next_offsets(messages)
@@ -256,7 +256,7 @@ class LibrdkafkaFetcher:
         return LibrdkafkaBatch(messages, next_offsets) if messages else None
 
     def _passed(self, handle: ConsumerHandle) -> LibrdkafkaBatch | None:
-        """Tell of positions that moved though no message came."""
+        """Return a batch of positions that moved without messages; None if none did."""
         now = time.monotonic()
         if now < self._next_passed:
             return None
@@ -322,7 +322,7 @@ class LibrdkafkaFetcher:
                         self._resting[tp] = position, time.monotonic() + self._backoff_s
                         self._errors[tp] = FetchError(tp, f"offset {position}: {fault.reason}")
                 case FaultKind.POSITION | FaultKind.PASSING | FaultKind.CORRUPT:
-                    # corrupt without a partition: the answer to something else, lost with the connection
+                    # CORRUPT without a partition: the answer to another request, lost with the connection
                     self._complain(tp, fault.reason)
                 case FaultKind.IRRELEVANT:
                     logger.debug("%s", fault.reason)
@@ -337,7 +337,7 @@ class LibrdkafkaFetcher:
         handle.assign(rested)
 
     def _complain(self, tp: TopicPartition | None, reason: str) -> None:
-        """Log a fault that librdkafka mends by itself, once until it has: a partition may wait while others flow."""
+        """Log a fault that librdkafka retries by itself, once until it is over: one may wait while others flow."""
         if (tp, reason) not in self._complaints:
             self._complaints.add((tp, reason))
             logger.warning("%s: waiting: %s", tp or "brokers", reason)

@@ -1,4 +1,4 @@
-"""Reads the starts and ends of logs, of many partitions in few requests."""
+"""Reads the first offsets and ends of logs, of many partitions in few requests."""
 
 from __future__ import annotations
 
@@ -18,9 +18,11 @@ logger = safe_logger(__name__)
 class LibrdkafkaLogOffsets:
     """Implements LogOffsets: one request to each leader (checked with brokers 0.8.2.2 to 3.9.1). From any thread.
 
-    existing: which of these partitions there are. No broker is asked about another one: before 0.11 such a question
-    creates the topic, unless auto.create.topics.enable is off, and librdkafka waits some seconds for a partition to
-    come. timeout_s bounds each call. Partitions without an answer are missing from it and named in the log.
+    existing: returns which of these partitions exist. Brokers are asked only for those: before 0.11 a request for
+    another one creates its topic, unless auto.create.topics.enable is off, and librdkafka waits some seconds for the
+    partition.
+    timeout_s: the longest time of each call. Partitions without an answer are missing from the result, and named in the
+    log.
     Raises: BrokersUnavailableError if no broker answers; MissingListenerError and ConfigError at the first call.
     """
 
@@ -39,19 +41,19 @@ class LibrdkafkaLogOffsets:
         self._closed = False
 
     def earliest(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """The offset of the first message of each log."""
+        """Return the offset of the first message of each log."""
         return _known(self._ask(dict.fromkeys(partitions, EARLIEST)))
 
     def latest(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """The offset after the last message of each log."""
+        """Return the offset after the last message of each log."""
         return _known(self._ask(dict.fromkeys(partitions, LATEST)))
 
     def at_time(self, partition: TopicPartition, time_ms: int) -> int | None:
-        """As at_times, of one partition."""
+        """As at_times, for one partition."""
         return self.at_times({partition: time_ms})[partition]
 
     def before(self, partition: TopicPartition, time_ms: int, most: int) -> list[int]:
-        """As at_time, for librdkafka asks for one offset only."""
+        """As at_time, because librdkafka asks for only one offset."""
         del most
         found = self.at_time(partition, time_ms)
         return [] if found is None else [found]
@@ -72,7 +74,7 @@ class LibrdkafkaLogOffsets:
         return found
 
     def close(self) -> None:
-        """Free the connections; twice is harmless. Waits for a call in another thread."""
+        """Close the connections; twice is harmless. Waits for a call in another thread."""
         with self._lock:
             self._closed = True
             handle, self._handle = self._handle, None
@@ -95,7 +97,7 @@ class LibrdkafkaLogOffsets:
             try:
                 answers |= handle.offsets_for_times(wanted, self._timeout_s)
             except BrokersUnavailableError:
-                self._handle = None  # the next call asks the brokers that are registered by then
+                self._handle = None  # the next call uses the brokers that are registered at that time
                 handle.close()
                 raise
         for answer in answers.values():

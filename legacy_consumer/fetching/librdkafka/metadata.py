@@ -1,4 +1,4 @@
-"""Asks any broker of a cluster for its metadata, where only librdkafka can; see legacy_consumer.fetching.bootstrap."""
+"""Reads metadata from any broker of a cluster, if only librdkafka can connect to it; see fetching/bootstrap.py."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _ANSWERS_API_VERSIONS = 4
 
 
 class LibrdkafkaMetadataAsker:
-    """Over a handle that it keeps; not for two threads at once.
+    """Implements MetadataAsker over one librdkafka handle. Only one thread at a time may use it.
 
-    A broker before 0.10 hangs up when librdkafka asks for its versions, and librdkafka tries again until its time is
-    over. A broker that takes connections and never answers is therefore asked once more, as one that registers in
-    version 1 (0.8), or 2 (0.9) where the listener is none that 0.8 has. A cluster is taken to be of one kind.
+    A broker before 0.10 closes the connection when librdkafka asks for its versions, and librdkafka retries until its
+    time is over. So a broker that accepts connections and never answers is asked once more, as one that registers in
+    version 1 (0.8), or in version 2 (0.9) if 0.8 has no such listener. All brokers of a cluster count as equally old.
     """
 
     def __init__(self, config: ClusterConfig, *, timeout_s: float = _TIMEOUT_S) -> None:
@@ -34,13 +34,13 @@ class LibrdkafkaMetadataAsker:
         self._timeout_s = timeout_s
         self._oldest = 1 if config.security_protocol == "PLAINTEXT" else 2
         self._version = _ANSWERS_API_VERSIONS
-        """The registration version of the brokers of this cluster, as far as it is known."""
+        """The registration version of this cluster's brokers, as far as it is known."""
         self._server: tuple[str, int] | None = None
         self._handle: QueryHandle | None = None
 
     def ask(self, server: tuple[str, int], topics: Collection[str]) -> ClusterMetadata:
         """Return this broker's metadata of all topics. Raises: BrokersUnavailableError, BrokerRefusedError."""
-        del topics  # to name one may create it
+        del topics  # a request that names a topic may create it
         try:
             return self._ask_as(self._version, server)
         except BrokerRefusedError:
@@ -66,7 +66,7 @@ class LibrdkafkaMetadataAsker:
             raise
 
     def close(self) -> None:
-        """Hang up; twice is harmless, and the next question connects again."""
+        """Close the connection; twice is harmless, and the next request connects again."""
         handle, self._handle = self._handle, None
         if handle is not None:
             handle.close()

@@ -1,9 +1,10 @@
-"""A group's offsets in Kafka: asks the coordinator, and commits to it, as a client that is no member on its side.
+"""A group's offsets in Kafka: reads them from the coordinator, and commits to it, as a client that is no Kafka member.
 
 Checked with brokers 0.8.2.2, 0.10.2.2, 1.1.1, 2.8.2 and 3.9.1. A coordinator that has just started refuses for a
-moment (not coordinator, load in progress), and librdkafka's view of one that went away can stay wrong, with 0.8.2 for
-good: so after some failures in a row the next call begins with a new handle and the brokers that are registered by
-then. Not after the first: to connect takes a second, and with TLS far away may take longer than a caller waits.
+moment (not coordinator, load in progress), and librdkafka may keep a coordinator that is gone, with 0.8.2 for ever.
+So after some failures in a row the next call opens a new handle, with the brokers that are registered at that time.
+Not after the first failure: a connection takes a second, and with TLS over a long distance may take longer than the
+caller's timeout.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ from zk_layout.running_threads import is_running
 from zk_layout.store import ZkStore
 
 _PATIENCE = 3
-"""The reader opens a new handle after this number of failed questions in a row."""
+"""The reader opens a new handle after this number of failed requests in a row."""
 
 
 class LibrdkafkaGroupOffsets:
-    """Implements GroupOffsets. open_handle connects to the brokers that are registered by then. From any thread."""
+    """Implements GroupOffsets, from any thread. open_handle: connects to the brokers that are registered then."""
 
     def __init__(self, open_handle: Callable[[], OffsetsHandle]) -> None:
         self._open_handle = open_handle
@@ -55,7 +56,7 @@ class LibrdkafkaGroupOffsets:
         return {tp: KafkaOffset(offset, metadata) for tp, (offset, metadata) in {**found, **nothing}.items()}
 
     def write(self, offsets: Mapping[TopicPartition, KafkaOffset], timeout_s: float) -> str | None:
-        """Commit; None, or why some were refused. Raises: BrokersUnavailableError without an answer."""
+        """Commit. Returns: None, or why some were refused. Raises: BrokersUnavailableError without an answer."""
         wanted = {tp: (o.offset, o.metadata) for tp, o in offsets.items() if o.offset is not None}
         impossible = next((tp for tp in wanted if not has_a_possible_name(tp.topic)), None)
         if impossible is not None:
@@ -71,7 +72,7 @@ class LibrdkafkaGroupOffsets:
                 raise
 
     def close(self) -> None:
-        """Free the connections; twice is harmless."""
+        """Close the connections; twice is harmless."""
         with self._lock:
             self._closed = True
             handle, self._handle = self._handle, None
@@ -85,7 +86,7 @@ class LibrdkafkaGroupOffsets:
         return self._handle
 
     def _abandon(self) -> None:
-        """Have the next call begin anew. Closing may take most of a minute, which nobody should wait for."""
+        """Let the next call open a new handle. A thread closes the old one, since that may take most of a minute."""
         handle = self._handle
         self._failures = 0
         if handle is not None:
@@ -94,12 +95,12 @@ class LibrdkafkaGroupOffsets:
             thread.start()
 
     def _outlive_abandoned(self, deadline: float) -> None:
-        """An earlier commit would be carried out when a coordinator comes, and then it must not be after a later one.
+        """Wait for the end of abandoned handles, since librdkafka could carry out an earlier commit after a later one.
 
-        Raises: BrokersUnavailableError if one may still be under way at the deadline.
+        Raises: BrokersUnavailableError if an earlier commit may still be carried out after the deadline.
         """
         for thread in self._abandoned:
-            if thread.ident is None:  # an exception struck its caller, or the system had no thread left
+            if thread.ident is None:  # its start was interrupted by an exception, or the system had no thread left
                 thread.start()
             thread.join(max(0.0, deadline - time.monotonic()))
         self._abandoned = [thread for thread in self._abandoned if is_running(thread)]
@@ -108,5 +109,5 @@ class LibrdkafkaGroupOffsets:
 
 
 def open_group_offsets(config: ConsumerConfig, store: ZkStore) -> LibrdkafkaGroupOffsets:
-    """The way to a group's coordinator; connects with its first question."""
+    """Return the client of a group's coordinator; it connects at its first request."""
     return LibrdkafkaGroupOffsets(lambda: OffsetsHandle(group_offsets_settings(config, read_brokers(store))))

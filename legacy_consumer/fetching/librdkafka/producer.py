@@ -1,4 +1,4 @@
-"""Produce many records and know that each was acknowledged: for trying, testing and measuring, not for services."""
+"""Produces many records, each acknowledged: for trying, testing and measuring, not for services."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ANY_PARTITION = -1
 
 
 class Record(NamedTuple):
-    """What to produce. Without a partition the key decides it, or chance without a key; timestamp 0 = now."""
+    """A record to produce. Without a partition the key or, without a key, chance selects one. timestamp_ms: 0 = now."""
 
     key: bytes | None
     value: bytes | None
@@ -28,13 +28,13 @@ def produce_all(
     *,
     timeout_s: float = 60.0,
 ) -> int:
-    """Produce every record and wait until all in-sync replicas have them; returns how many there were.
+    """Produce every record, and wait until all in-sync replicas have them. Returns: the number of records.
 
     records: Record, or (key, value) or (key, value, partition).
     settings: librdkafka's, {"bootstrap.servers": ...} at least; settings.client_settings makes them for old brokers.
-    timeout_s: without an acknowledgement for so long a record counts as failed.
-    Raises: ProduceError saying how many failed and the first reason; FetchError for one that can never be sent;
-    ConfigError.
+    timeout_s: a record without an acknowledgement for this time counts as failed.
+    Raises: ProduceError with the number of failed records and the first reason; FetchError for a record that can never
+    be sent; ConfigError.
     """
     timeout_ms = int(timeout_s * 1000)
     producer = ProducerHandle(

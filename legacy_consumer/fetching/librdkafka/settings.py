@@ -14,7 +14,7 @@ from zk_layout.model import Broker
 SettingsDict: TypeAlias = dict[str, str | int | float | bool]
 
 _QUEUE_BUDGET_KBYTES = 65536
-"""All streams together buffer so much, and each broker's fetch in flight on top."""
+"""The buffer of all streams together; each broker's fetch in flight comes on top."""
 _PARTITIONS_AT_ONCE = 50
 """A response of one broker has room for this many partitions. While its queue is full, librdkafka names the partitions
 in the same order in each request. The broker leaves out the last ones if its response has no room for them."""
@@ -23,10 +23,11 @@ _FRAME_BYTES = 512
 _MOST_MS = 300_000
 _MOST_FETCH_BYTES = 1_000_000_000
 _MOST_BYTES = 100_000_000
-"""librdkafka refuses more than these; other clients do not, and their properties files are to be used as they are."""
+"""librdkafka refuses larger values than these; other clients do not, and their properties files must work unchanged."""
 _MOST_SERVERS = 100
-"""librdkafka starts a thread for each, and learns the other brokers from the first that answers. Anybody registers
-thousands of brokers, and 20,000 threads bring the machine down."""
+"""The most brokers in bootstrap.servers. librdkafka starts a thread for each, and learns the other brokers from the
+first that answers. Any client can register thousands of brokers, and 20,000 threads bring the machine down.
+"""
 _FETCH_SIZES = {
     "fetch.max.bytes",
     "fetch.message.max.bytes",
@@ -34,11 +35,11 @@ _FETCH_SIZES = {
     "message.max.bytes",
     "receive.message.max.bytes",
 }
-"""Limits that librdkafka compares with each other, and refuses a handle over."""
+"""Limits that librdkafka compares with each other; it refuses a handle if they contradict."""
 
 
 def bootstrap_servers(brokers: Collection[Broker], security_protocol: str) -> str:
-    """The addresses of the listeners that speak the protocol, in the order of broker ids; of many brokers the first.
+    """Return the addresses of the listeners with this protocol, in the order of broker ids, at most _MOST_SERVERS.
 
     Raises: BrokersUnavailableError without any broker, MissingListenerError if none has such a listener.
     """
@@ -65,7 +66,7 @@ def protocol_settings(brokers: Collection[Broker]) -> SettingsDict:
 
 
 def _spoken_with(config: ClusterConfig, brokers: Collection[Broker]) -> list[Broker]:
-    """Return the brokers with a listener that may be connected to: no other one says how old the cluster is."""
+    """Return the brokers with an allowed listener of the protocol: only these tell how old the cluster is."""
     hosts, protocol = BrokerHosts(config.broker_hosts), config.security_protocol
     return [
         broker
@@ -84,7 +85,7 @@ def client_settings(config: ClusterConfig, brokers: Collection[Broker]) -> Setti
         "security.protocol": config.security_protocol,
         "socket.timeout.ms": min(config.socket_timeout_ms, _MOST_MS),
         "socket.receive.buffer.bytes": min(max(0, config.socket_receive_buffer_bytes), _MOST_BYTES),
-        "reconnect.backoff.max.ms": 2000,  # librdkafka's 10 s is how long a restarted broker would stay unnoticed
+        "reconnect.backoff.max.ms": 2000,  # with librdkafka's 10 s a restarted broker would stay unnoticed for so long
         "enable.metrics.push": False,
         **protocol_settings(_spoken_with(config, brokers)),
         **dict(config.kafka_security),
@@ -104,48 +105,48 @@ def _consumer_settings(config: ClusterConfig, brokers: Collection[Broker], group
 
 
 def query_settings(config: ClusterConfig, brokers: Collection[Broker]) -> SettingsDict:
-    """Return the settings of a handle that only asks. Raises: BrokersUnavailableError, MissingListenerError."""
+    """Return the settings of a handle that only reads. Raises: BrokersUnavailableError, MissingListenerError."""
     return {**client_settings(config, brokers), "allow.auto.create.topics": False, **_without_sizes(config)}
 
 
 def group_offsets_settings(config: ConsumerConfig, brokers: Collection[Broker]) -> SettingsDict:
-    """Return the settings to ask the group's coordinator. Raises: BrokersUnavailableError, MissingListenerError."""
+    """Return the settings for a group's coordinator. Raises: BrokersUnavailableError, MissingListenerError."""
     settings = _consumer_settings(config, brokers, config.group_id)
     settings["socket.timeout.ms"] = timeout_ms = min(max(10, config.offsets_channel_socket_timeout_ms), _MOST_MS)
-    # librdkafka keeps a commit for so long while it knows no coordinator; it must not be carried out after a later one
+    # librdkafka keeps a commit for this time while it knows no coordinator; a later commit must not overtake it
     settings["session.timeout.ms"] = min(timeout_ms, 60_000)
     return {**settings, **_without_sizes(config)}
 
 
 def _without_sizes(config: ClusterConfig) -> dict[str, str]:
-    """Return the passed-through settings without fetch limits: a handle that never fetches has no sizes to fit them."""
+    """Return the passed-through settings without fetch limits, which a handle that never fetches does not need."""
     return {name: value for name, value in config.rdkafka if name not in _FETCH_SIZES}
 
 
 def fetcher_settings(config: ConsumerConfig, brokers: Collection[Broker], streams: int) -> SettingsDict:
-    """Return the settings of one stream. streams: how many share the buffer. Raises: as client_settings.
+    """Return the settings of one stream. streams: the number that share the buffer. Raises: as client_settings.
 
     Measured (100-byte messages, 4 partitions, one broker): librdkafka waits fetch.queue.backoff.ms, a second, whenever
-    the queue is full, which throttles it to a tenth; 2 ms and 20,000 messages are as fast as anything and hold 20 MB.
-    Checking CRCs, as the JVM does, costs nothing that can be measured.
+    the queue is full, which reduces the throughput to a tenth; 2 ms and 20,000 messages are as fast as anything and
+    hold 20 MB. Checking CRCs, as the JVM does, costs nothing that can be measured.
     """
     fetch_bytes = min(config.fetch_message_max_bytes or KAFKA_FETCH_BYTES, _MOST_FETCH_BYTES)
     fetch_max_bytes = min(_PARTITIONS_AT_ONCE * max(fetch_bytes, KAFKA_FETCH_BYTES), _MOST_FETCH_BYTES)
     given = dict(config.rdkafka)
     limit = str(given.get("receive.message.max.bytes", ""))
     if limit.isdecimal():
-        # librdkafka refuses to ask for more than it may receive
+        # librdkafka refuses to fetch more than it may receive
         fetch_max_bytes = max(fetch_bytes, min(fetch_max_bytes, int(limit) - _FRAME_BYTES))
     settings: SettingsDict = {
         **_consumer_settings(config, brokers, config.group_id),
-        # a position outside the log comes back as an error: the fetcher looks where the log is, says so, and resets
+        # librdkafka returns an error for a position outside the log: the fetcher reads the log's ends, logs, and resets
         "auto.offset.reset": "error",
         "check.crcs": True,
         "enable.partition.eof": False,
         "fetch.message.max.bytes": fetch_bytes,
         "fetch.max.bytes": fetch_max_bytes,
         "fetch.min.bytes": min(config.fetch_min_bytes, _MOST_BYTES),
-        # a second less than the longest socket timeout, as librdkafka wants it
+        # a second less than the longest socket timeout, as librdkafka requires
         "fetch.wait.max.ms": min(config.fetch_wait_max_ms, _MOST_MS - 1000),
         "isolation.level": config.isolation_level,
         "fetch.error.backoff.ms": min(config.refresh_leader_backoff_ms, _MOST_MS),
@@ -153,13 +154,13 @@ def fetcher_settings(config: ConsumerConfig, brokers: Collection[Broker], stream
         "queued.min.messages": 20000,
         "queued.max.messages.kbytes": max(_QUEUE_BUDGET_KBYTES // max(1, streams), fetch_bytes // 1024, 1024),
         "receive.message.max.bytes": _receive_limit(_spoken_with(config, brokers), fetch_max_bytes),
-        "max.poll.interval.ms": 86400000,  # there is no group on the broker's side that could wait for us
+        "max.poll.interval.ms": 86400000,  # no group on the brokers' side waits for this consumer
     }
     return {**settings, **given}
 
 
 def _receive_limit(brokers: Collection[Broker], fetch_max_bytes: int) -> int:
-    # before 0.10.1 a broker knows no limit for a whole response: it fills fetch.message.max.bytes for every partition
+    # a broker before 0.10.1 has no limit for a whole response: it fills fetch.message.max.bytes for every partition
     if min((broker.version for broker in brokers), default=4) <= 3:
         return _LARGEST_RESPONSE_BYTES
     return max(100_000_000, fetch_max_bytes + _FRAME_BYTES)

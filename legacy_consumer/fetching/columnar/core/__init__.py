@@ -1,4 +1,4 @@
-"""The decisions of a fetcher, without sockets, threads, clock or log; the caller has those."""
+"""The decisions of a fetcher, without sockets, threads, clock or log, which the caller has."""
 
 from legacy_consumer.fetching.columnar.core.address import BrokerAddress
 from legacy_consumer.fetching.columnar.core.events import (

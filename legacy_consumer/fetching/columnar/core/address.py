@@ -19,5 +19,5 @@ class BrokerAddress(NamedTuple):
 
     @property
     def in_words(self) -> str:
-        """As messages name it; a broker of which only the address is known has no id."""
+        """The text for messages; a broker of which only the address is known has no id."""
         return f"broker {self.broker_id} at {self}" if self.broker_id >= 0 else f"the broker at {self}"

@@ -17,9 +17,9 @@ from zk_layout.model import TopicPartition
 
 @dataclass(slots=True)
 class Answer:
-    """rests: not to be asked for again before a pause. error is for the user, complaint for the log.
+    """rests: do not ask for the partition again before a pause. error: for the user's code; complaint: for the log.
 
-    is_well: there is nothing to complain of.
+    is_well: there is nothing to complain about.
     """
 
     remedy: Remedy | None = None
@@ -43,15 +43,15 @@ def judge(
     one.failures = 0
     if not fetched.records:
         return Answer(is_well=True)
-    # by the heads of the batches alone, so that the next request is sent before anything is decoded; if they lie,
-    # decoding finds out, and damaged() goes back to where they did
+    # reads only the heads of the batches, so that the next request is sent before anything is decoded; if a head is
+    # wrong, decoding notices it, and damaged() goes back to that place
     next_offset, incomplete_bytes = glance(fetched.records, one.position)
     if incomplete_bytes:
         return _enlarge(tp, one, incomplete_bytes, settings.largest_bytes)
     answer = Answer(records=Records(tp, one.life, one.position, fetched.records, fetched.aborted))
     one.larger_bytes = 0
     if next_offset == one.position:
-        # nothing that could be read; decoding says why, and until then there is no sense in asking again
+        # nothing can be read; decoding reports the reason, and until then another request makes no sense
         answer.rests = True
         answer.complaint = f"nothing to be had at offset {one.position} of {len(fetched.records)} bytes"
     else:
@@ -66,7 +66,7 @@ def _judge_error(tp: TopicPartition, one: Partition, code: int) -> Answer:
     match what:
         case Remedy.FIND_POSITION:
             one.is_placed = False
-            # the second time the log's ends say that it lies inside, and the broker that it does not
+            # at the second time the position lies between the log's ends, but the broker refuses it
             return Answer(what, rests=one.failures > 1)
         case Remedy.FIND_LEADER:
             return Answer(what, complaint=error_name(code))
@@ -78,7 +78,7 @@ def _judge_error(tp: TopicPartition, one: Partition, code: int) -> Answer:
 
 
 def _enlarge(tp: TopicPartition, one: Partition, needed: int, largest: int) -> Answer:
-    """A batch of messages is larger than what was asked for: ask for as much, as far as that is allowed."""
+    """Let the next request ask for a batch of messages that is larger than the last limit, if that is allowed."""
     if needed > largest:
         error = FetchError(
             tp,
@@ -88,7 +88,7 @@ def _enlarge(tp: TopicPartition, one: Partition, needed: int, largest: int) -> A
         return Answer(error=error, rests=True)
     answer = Answer()
     if one.larger_bytes >= needed:
-        # as much was asked for, and still it does not come whole
+        # the last request asked for this size, and the batch was still incomplete
         answer.rests = True
         answer.complaint = f"a batch of {needed} bytes at offset {one.position} does not come whole"
     one.larger_bytes = min(max(needed, 2 * one.larger_bytes), largest)

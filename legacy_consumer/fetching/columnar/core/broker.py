@@ -46,9 +46,9 @@ class Line(Enum):
 
 @dataclass(slots=True, eq=False)
 class Broker:
-    """led: the partitions that it leads; ready: the ones of them to ask for now.
+    """led: the partitions that it leads; ready: those to ask for now.
 
-    ready_at: no connection or request before this time. heard_at: the time of the request, or of its last byte.
+    ready_at: no connection or request before this time. heard_at: the time of the request, or of the last byte.
     """
 
     address: BrokerAddress
@@ -59,9 +59,9 @@ class Broker:
     heard_at: float = 0.0
     suspected_until: float = 0.0
     has_answered: bool = False
-    """Whether a response has come over this connection."""
+    """Whether a response has come over the present connection."""
     lost_sessions: int = 0
-    """In a row."""
+    """The number of fetch sessions lost in a row."""
     led: dict[TopicPartition, None] = field(default_factory=dict)
     ready: dict[TopicPartition, None] = field(default_factory=dict)
     larger: dict[TopicPartition, int] = field(default_factory=dict)
@@ -73,13 +73,13 @@ class Broker:
     usual_bytes: int = 0
     response_bytes: int = 0
     largest_bytes: int = 0
-    """This one and the two before it are sizes of the last request, as in FetchLimits and Send."""
+    """The sizes of the last request, as in FetchLimits and Send: this one and the two before it."""
     turn: int = 0
 
-    # What is to be fetched
+    # The partitions to fetch
 
     def want(self, tp: TopicPartition, larger_bytes: int) -> None:
-        """Ask for this one from now on, or ask again as it has changed."""
+        """Ask for this partition from now on, or ask again because it has changed."""
         self.ready[tp] = None
         self.changed[tp] = None
         self.forgotten.pop(tp, None)
@@ -89,7 +89,7 @@ class Broker:
             self.larger.pop(tp, None)
 
     def leave_out(self, tp: TopicPartition) -> None:
-        """Do not ask for this one."""
+        """Do not ask for this partition."""
         if self.ready.pop(tp, self) is self:
             return
         self.changed.pop(tp, None)
@@ -100,14 +100,15 @@ class Broker:
     # The connection
 
     def connect(self) -> None:
-        """It is open."""
+        """Note that the connection is open."""
         self.line = Line.IDLE
         self.has_answered = False
 
     def hang_up(self, now: float, backoff_s: float) -> float:
-        """In how many seconds it may be opened again: a connection that lasted at once, others after a pause.
+        """Note that the connection is closed. Returns: the seconds until it may be opened again.
 
-        That it can be opened is no proof that requests are answered over it.
+        At once after a connection that lasted, otherwise after a pause: that a connection can be opened does not prove
+        that the broker answers requests.
         """
         self.line = Line.CLOSED
         self._begin_session()
@@ -116,35 +117,35 @@ class Broker:
 
     @property
     def is_awaited(self) -> bool:
-        """Whether the broker's answer, or the connection, is waited for."""
+        """Whether the core waits for the broker's answer, or for the connection."""
         return self.line in (Line.OPENING, Line.ASKED)
 
     def overdue_at(self, settings: FetchSettings) -> float:
-        """When it has been silent for too long."""
+        """Return when the broker has been silent for too long."""
         return self.heard_at + settings.socket_timeout_s + settings.max_wait_ms / 1000
 
     def suspect_at(self, settings: FetchSettings) -> float:
-        """When it has been silent for longer than a broker is that holds back an empty answer."""
+        """Return when the broker has been silent for longer than one that delays an empty answer."""
         return max(self.heard_at + settings.suspicion_s, self.suspected_until)
 
     def due_at(self, settings: FetchSettings) -> float:
-        """When the core has something to do about it, unless something happens before."""
+        """Return when the core has to act for this broker, unless an event comes before."""
         if self.is_awaited:
             return min(self.overdue_at(settings), self.suspect_at(settings))
         if self.ready:
             return self.ready_at
         if self.led:
             return float("inf")
-        # it can be done without: not before its pause is over, which would be forgotten
+        # the core can drop this broker, but not before the pause is over: the pause would be forgotten
         return max(self.ready_at, self.opened_at + settings.backoff_s)
 
     # Requests
 
     def request(self, partitions: Mapping[TopicPartition, Partition], settings: FetchSettings, now: float) -> Send:
-        """The next request. The broker is waited for from now on."""
+        """Return the next request. From now on the core waits for the broker."""
         wanted: Mapping[TopicPartition, FetchPartition] = {}
         forgotten: tuple[TopicPartition, ...] = ()
-        # else the session goes on as it is, and the request has the sizes of the last one
+        # otherwise the session does not change, and the request has the sizes of the last one
         if self.session.session_id == 0 or self.changed or self.forgotten:
             wanted, forgotten = self._differences(partitions, settings)
         limits = FetchLimits(settings.max_wait_ms, settings.min_bytes, self.response_bytes, settings.read_committed)
@@ -161,18 +162,18 @@ class Broker:
         """
         usual = settings.bytes_of_each(len(self.ready))
         if self.version < FIRST_WITH_TOTAL_LIMIT:
-            # a response has no limit as a whole, so each partition gets its part of it
+            # the protocol has no limit for the whole response, so each partition gets a part of it
             part = settings.response_bytes // len(self.ready)
             usual = min(usual, max(part, settings.least_partition_bytes))
         if self.session.session_id == 0:
-            # a broker without a session fills its answer in the order of the request, so each comes first in turn
+            # without a session a broker fills its answer in the request's order, so each partition comes first in turn
             first = self.turn % len(self.ready)
             self.turn += 1
             names = [*self.ready]
             named = dict.fromkeys((*names[first:], *names[:first]))
             self.known = {}
         else:
-            # the size differs for few partitions only; for many it is that which the user sets
+            # the size changes only while there are few partitions; for many it is the configured one
             named = self.ready if usual != self.usual_bytes else self.changed
         self.usual_bytes = usual
         wanted: dict[TopicPartition, FetchPartition] = {}
@@ -193,12 +194,15 @@ class Broker:
         return wanted, forgotten
 
     def answered(self, session_id: int) -> None:
-        """The request was taken, in this session; 0: the broker keeps none."""
+        """Note that the broker has answered in this session; 0: the broker keeps none."""
         self.lost_sessions = 0
         self.session = self.session.next(session_id)
 
     def lose_session(self, later: float) -> None:
-        """Ask for a new one; a broker that keeps none at all says each time that it does not know the last."""
+        """Let the next request begin a new session; after two losses in a row not before `later`.
+
+        A broker that keeps no sessions answers each time that it does not know the last one.
+        """
         self._begin_session()
         self.lost_sessions += 1
         if self.lost_sessions > 1:

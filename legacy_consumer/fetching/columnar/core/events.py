@@ -14,20 +14,20 @@ from zk_layout.model import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class Open:
-    """Begin to connect to a broker; opened() or lost() says how it went."""
+    """Begin to connect to a broker; the caller then calls opened() or lost()."""
 
     broker: BrokerAddress
 
 
 @dataclass(frozen=True, slots=True)
 class HangUp:
-    """Close the connection to a broker, or stop opening it. Later responses do not count."""
+    """Close the connection to a broker, or stop opening it. The core ignores its later responses."""
 
     broker: BrokerAddress
 
 
 class Send(NamedTuple):
-    """One fetch request to a broker, and how large its response may be."""
+    """One fetch request to a broker, and the largest allowed size of its response."""
 
     broker: BrokerAddress
     version: int

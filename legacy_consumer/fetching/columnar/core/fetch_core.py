@@ -39,14 +39,14 @@ from legacy_consumer.fetching.columnar.settings import FetchSettings
 from zk_layout.model import TopicPartition
 
 MOST_COMPLAINTS = 20
-"""Of one partition or broker, until it is well: a broker that never is could say another one with each answer."""
+"""The most complaints about one partition or broker until it is well: each answer of a broker could cause a new one."""
 
 Glance = Callable[[memoryview, int], tuple[int, int]]
-"""(position behind a record set, bytes of its first batch if not even that is whole), by the heads of its batches."""
+"""From the heads of a set's batches: (position after the set, bytes of its first batch if that is incomplete)."""
 
 
 class FetchCore:
-    """In one thread. Times are seconds of any clock that never goes back."""
+    """Only one thread may use it. Times are seconds of any clock that never goes back."""
 
     def __init__(self, settings: FetchSettings, glance: Glance) -> None:
         self._settings = settings
@@ -60,10 +60,10 @@ class FetchCore:
         self._rests = 0
         self._complaints: dict[object, set[str]] = {}
 
-    # What users change
+    # Changes of the user's code
 
     def change(self, positions: Mapping[TopicPartition, int | None]) -> list[Event]:
-        """Fetch each partition from its offset on, EARLIEST or LATEST, or with None no more."""
+        """Fetch each partition from its offset on, EARLIEST or LATEST; None = do not fetch it any more."""
         leaderless: list[TopicPartition] = []
         events: list[Event] = []
         for tp, position in positions.items():
@@ -73,7 +73,7 @@ class FetchCore:
                 continue
             self._life += 1
             one = self._partitions[tp] = Partition(self._life, position, is_placed=position >= 0)
-            # the last one known: it says so if it leads no more
+            # the last known leader: it answers with an error if it no longer leads
             leader = self._known_leaders.get(tp)
             if leader is None:
                 leaderless.append(tp)
@@ -90,10 +90,10 @@ class FetchCore:
         one = self._partitions.get(tp)
         return one is not None and one.life == life
 
-    # What searches and the decoder find
+    # Results of searches and of the decoder
 
     def leader_found(self, tp: TopicPartition, address: BrokerAddress, now: float) -> list[Event]:
-        """This broker leads the partition."""
+        """Note that this broker leads the partition."""
         one = self._partitions.get(tp)
         if one is None:
             return []
@@ -110,16 +110,16 @@ class FetchCore:
         return events
 
     def leader_missing(self, tp: TopicPartition, reason: str) -> list[Event]:
-        """No leader was found yet, for this reason."""
+        """Note that no leader was found yet, for this reason."""
         events: list[Event] = []
         if tp in self._partitions:
             self._complain(tp, reason, events)
         return events
 
     def placed(self, tp: TopicPartition, life: int, position: int) -> bool:
-        """Take the position that a search found; False if that moves nothing, or nothing waits for it any more.
+        """Take the position that a search found. Returns: False if it moves nothing, or nothing waits for it any more.
 
-        A position that turned out to be inside the log stays, and so do all messages received before it.
+        A position inside the log stays, and so do all messages received before it.
         """
         if not self.is_live(tp, life):
             return False
@@ -137,34 +137,34 @@ class FetchCore:
             self._partitions[tp].not_before = now + self._settings.backoff_s
             self._place(tp, position)
 
-    # What becomes of connections
+    # Connections
 
     def opened(self, address: BrokerAddress, version: int) -> None:
-        """A connection is open, and fetches are spoken in this version."""
+        """Note that a connection is open, with this version of fetch requests."""
         broker = self._brokers[address]
         broker.version = version
         broker.connect()
 
     def heard(self, address: BrokerAddress, now: float) -> None:
-        """A part of a response has come, or waits to be received."""
+        """Note that a part of a response has come, or waits to be received."""
         broker = self._brokers.get(address)
         if broker is not None:
             broker.heard_at = now
 
     def lost(self, address: BrokerAddress, reason: str, now: float, error: KafkaError | None = None) -> list[Event]:
-        """A connection cannot be opened, or has broken, for this reason. error: for the user, as well."""
+        """Note that a connection cannot be opened, or has broken, for this reason. error: one for the user's code."""
         broker = self._brokers.get(address)
         if broker is None:
             return []
         events: list[Event] = [] if error is None else [Failed(error, address)]
         if broker.line is Line.IDLE and broker.has_answered:
-            # nothing was asked, so it is the end of a connection: it is opened again when it is needed
+            # no request was in flight, so only the connection has ended: it is opened again when it is needed
             broker.hang_up(now, self._settings.backoff_s)
             return [*events, HangUp(address)]
         return events + self._lose(broker, reason, now)
 
     def gone(self, broker_ids: Collection[int], now: float) -> list[Event]:
-        """These brokers left ZooKeeper: others lead what they led, or will soon."""
+        """Note that these brokers left ZooKeeper: other brokers lead their partitions, or will soon."""
         events: list[Event] = []
         for broker in [broker for broker in self._brokers.values() if broker.address.broker_id in broker_ids]:
             if broker.line is not Line.CLOSED:
@@ -172,14 +172,14 @@ class FetchCore:
         return events
 
     def interrupted(self, now: float) -> list[Event]:
-        """An exception struck the driver, so it may not have carried out the last orders: open all connections anew."""
+        """Open all connections again: an exception may have kept the driver from carrying out the last orders."""
         events: list[Event] = []
         for broker in [broker for broker in self._brokers.values() if broker.line is not Line.CLOSED]:
             events += self._lose(broker, "an exception interrupted the consuming thread", now)
         return events
 
     def look_for_silence(self, now: float) -> list[Event]:
-        """Give up brokers that say nothing for long; before that, have it asked whether others lead what they led."""
+        """Give up brokers that are silent for too long; before that, search for new leaders of their partitions."""
         events: list[Event] = []
         for broker in [broker for broker in self._brokers.values() if broker.is_awaited]:
             address = broker.address
@@ -232,7 +232,7 @@ class FetchCore:
     # Responses
 
     def received(self, address: BrokerAddress, response: FetchResponse, now: float) -> list[Event]:
-        """The response to the request under way."""
+        """Handle the response to the request in flight."""
         broker = self._brokers.get(address)
         if broker is None or broker.line is not Line.ASKED:
             return []
@@ -281,7 +281,7 @@ class FetchCore:
 
     def _refused(self, broker: Broker, code: int, later: float) -> list[Event]:
         events: list[Event] = []
-        # nothing tells whether the broker has noted the changes in the request: the next one names all partitions
+        # it is unknown whether the broker has noted the changes in the request: the next one names all partitions
         broker.lose_session(later)
         match remedy(code):
             case Remedy.NEW_SESSION:
@@ -297,7 +297,7 @@ class FetchCore:
     # Partitions
 
     def _place(self, tp: TopicPartition, position: int) -> None:
-        """Continue there; responses under way and received records of the partition are dropped."""
+        """Continue at this position; responses in flight and received records of the partition are dropped."""
         one = self._partitions[tp]
         self._life += 1
         one.life = self._life
@@ -306,7 +306,7 @@ class FetchCore:
         self._ask_for(tp, one)
 
     def _ask_for(self, tp: TopicPartition, one: Partition, now: float = float("-inf")) -> None:
-        """Ask for it with the next request, or after its pause, or not at all, as things stand with it."""
+        """Ask for the partition with the next request, after its pause, or not at all, by its state."""
         if one.leader is None:
             return
         broker = self._brokers[one.leader]
@@ -350,7 +350,7 @@ class FetchCore:
     # Brokers
 
     def _lose(self, broker: Broker, reason: str, now: float) -> list[Event]:
-        """The broker is gone: look where its partitions are led now."""
+        """Close the broker's connection, and search for the leaders of its partitions."""
         pause_s = broker.hang_up(now, self._settings.backoff_s)
         events: list[Event] = [HangUp(broker.address)]
         self._complain(broker.address, reason, events)
@@ -359,7 +359,7 @@ class FetchCore:
         return events
 
     def _complain(self, about: object, reason: str, events: list[Event]) -> None:
-        """Report a fault that mends itself, once until it has: one partition may wait for long while others flow."""
+        """Report a fault that may pass, once until it has: one partition may wait for long while others flow."""
         known = self._complaints.setdefault(about, set())
         if reason not in known and len(known) < MOST_COMPLAINTS:
             known.add(reason)
