@@ -50,9 +50,10 @@ class _SafeLogger(logging.Logger):
 def safe_logger(name: str) -> logging.Logger:
     """Return a logger whose methods do not raise what a handler or a filter raises.
 
-    It escapes line ends and control characters in the message, shortens a message of more than 1,000 characters, and
+    It escapes line ends and control characters in a message, shortens a message of more than 1,000 characters, and
     indents tracebacks.
-    The traceback goes to standard error, as logging itself shows errors of its handlers (logging.raiseExceptions).
-    SystemExit ends the program if the main thread logs. On another thread it is shown like other errors.
+
+    The error of a handler goes to standard error, as logging itself shows it (logging.raiseExceptions). SystemExit of a
+    handler ends the program if the main thread logs; on another thread it is shown like other errors.
     """
     return _SafeLogger(name)

@@ -26,7 +26,7 @@ _JAVA_KEY_STORES = (".jks", ".p12", ".pfx")
 class ClusterConfig:
     """The checked properties of the connections to ZooKeeper and Kafka; load makes it.
 
-    kafka_security, rdkafka: names and values as librdkafka takes them. assignment: those of assignors.
+    kafka_security, rdkafka: librdkafka's properties, with its names and values. assignment: the assignors' properties.
 
     warnings: settings that an operator should check; notes: settings without effect, with the reason. Loading does not
     log them; the code that starts work with the configuration does.

@@ -135,7 +135,7 @@ def checked_columns(columns: object) -> tuple[str, ...]:
         msg = f"no column {', '.join(map(repr, unknown))}: there are {', '.join(known)}"
         raise ValueError(msg)
     if not wanted:
-        # a batch without columns has no rows: its messages would count as consumed, and nobody would have seen them
+        # Arrow gives a batch without columns no rows, so the user's code would skip its messages
         msg = f"columns must name at least one of {', '.join(known)}"
         raise ValueError(msg)
     if importlib.util.find_spec("pyarrow") is None:

@@ -172,7 +172,7 @@ class FetcherFactory(Protocol):
         ...
 
     def note_brokers(self, gone: Collection[int]) -> None:
-        """Note that brokers registered or left. gone: the ids of those that left. From any thread, never waits.
+        """Note that brokers registered or left; never wait. Any thread may call. gone: the ids of brokers that left.
 
         The columnar fetcher then looks for missing leaders and positions at once, and closes connections to brokers
         that left. librdkafka handles its connections itself, and positions are looked for after the usual pause.

@@ -245,7 +245,7 @@ class KafkaOffsetStore:
                 # one reason stands for all partitions: read which offsets the coordinator has
                 now = self._channel.read(wanted, within_s)
                 refused = {tp for tp in wanted if now.get(tp) != wanted[tp]}
-                # in doubt stay the offsets of earlier requests, and those that the coordinator does not return
+                # an offset may be written if an earlier request had it, or if the coordinator returns none: keep it
                 unwritten &= refused & now.keys()
         except Exception as error:  # noqa: BLE001
             result.failure = self._failure(todo, error)

@@ -41,7 +41,10 @@ Read: TypeAlias = "Znode | NotPermittedError | None"
 
 @dataclass(frozen=True, slots=True)
 class Leaders:
-    """addresses: those of the found leaders. missing: why others were not found. Together: all requested partitions."""
+    """The result of a search for leaders. Each requested partition is in one of the two mappings.
+
+    addresses: the address of the broker that leads the partition. missing: the reason why no leader was found.
+    """
 
     addresses: Mapping[TopicPartition, BrokerAddress] = field(default_factory=dict)
     missing: Mapping[TopicPartition, str] = field(default_factory=dict)

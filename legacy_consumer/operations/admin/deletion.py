@@ -1,4 +1,4 @@
-"""Deletes the znodes of a group without members: those that the caller read, at the versions that it read.
+"""Deletes the znodes of a group without members, if each still has the version that the caller read.
 
 One multi deletes all of them; only a group that is too large for one multi takes several. If another client writes
 into the group meanwhile, or a member registers, the multi fails and nothing more is deleted.
@@ -41,9 +41,12 @@ def delete_tree(
     """Delete the znodes in `seen`, or only the owners and offsets of a topic. Znodes that are gone by now are skipped.
 
     progress: what ZooKeeper has carried out, also if this raises.
-    Raises: ActiveGroupError if the group had members, also if nobody can read their registrations, and GroupHeldError
-    if a session holds one of the znodes, with nothing deleted; GroupChangedError if another client wrote since `seen`
-    was read, with the number of znodes that this call deleted; ZooKeeperError.
+
+    Raises:
+    - ActiveGroupError: the group has a registration, readable or not. Nothing is deleted.
+    - GroupHeldError: a session holds one of the znodes. Nothing is deleted.
+    - GroupChangedError: another client wrote after the caller had read `seen`. It has the number of deleted znodes.
+    - ZooKeeperError.
     """
     refuse_held(store, seen, topic)
     progress = progress or ChangeProgress()

@@ -229,7 +229,7 @@ class BackupError(ChangeError):
 
 
 class GroupChangedError(ChangeError):
-    """Another client wrote the znode `path`. gone of total znodes: those that this command had deleted."""
+    """Another client wrote the znode `path`. This command had deleted `gone` of `total` znodes before that."""
 
     retriable: ClassVar[bool] = True
 

@@ -377,6 +377,14 @@ def test_a_commit_to_kafka_whose_answer_was_lost_repeats_nothing(cluster, confli
     assert got == [(0, offset) for offset in range(30)]
 
 
+def hold_coordinator(connector):
+    """Stop the coordinator's thread until the returned event is set."""
+    is_held, may_go_on = threading.Event(), threading.Event()
+    connector._membership._post(Errand(lambda: is_held.set() or may_go_on.wait(20)))
+    assert is_held.wait(20)
+    return may_go_on
+
+
 @pytest.mark.parametrize("dual", [False, True])
 def test_a_commit_between_a_topics_new_creation_and_the_news_of_it_skips_no_message(cluster, dual):
     """The new topic was read from the old one's offset, whose znode was written after the new topic's creation."""
@@ -387,9 +395,7 @@ def test_a_commit_between_a_topics_new_creation_and_the_news_of_it_skips_no_mess
     take(stream, 5)
     connector.commit_offsets()
     take(stream, 1)
-    is_held, may_go_on = threading.Event(), threading.Event()
-    connector._membership._post(Errand(lambda: is_held.set() or may_go_on.wait(20)))
-    assert is_held.wait(20)
+    may_go_on = hold_coordinator(connector)
     cluster.admin.delete("/brokers/topics/t")
     cluster.kafka.truncate(TPS[0], 0)
     cluster.create_topic("t", 4)
@@ -418,10 +424,8 @@ def test_a_commit_that_meets_no_valid_offset_of_another_client_says_what_that_cl
     take(stream, 3)
     connector.commit_offsets()
     take(stream, 3)
-    may_go_on, is_held = threading.Event(), threading.Event()
     # the coordinator learns of a new topic later
-    connector._membership._post(Errand(lambda: is_held.set() or may_go_on.wait(20)))
-    assert is_held.wait(20)
+    may_go_on = hold_coordinator(connector)
     if change == "deleted":
         cluster.admin.delete(cluster.path(TPS[0]))
     elif change == "unreadable":
@@ -446,10 +450,7 @@ class Replaced:
         stream = stream_of(self.connector)
         cluster.produce(9, TPS[0])
         take(stream, 6)
-        self.may_learn = threading.Event()
-        is_held = threading.Event()
-        self.connector._membership._post(Errand(lambda: is_held.set() or self.may_learn.wait(20)))
-        assert is_held.wait(20)
+        self.may_learn = hold_coordinator(self.connector)
         cluster.admin.delete("/brokers/topics/t")
         cluster.create_topic("t", 4)
         self.connector.commit_offsets()
