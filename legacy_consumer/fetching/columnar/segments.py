@@ -1,8 +1,8 @@
-"""A log segment as it lies on a broker's disk: its entries, each checked, up to the first that is wrong.
+"""Reads log segments as brokers store them: checks each entry, and stops at the first damaged one.
 
-An entry is a message of format 0 or 1 (a compressed one holds others), or a batch of format 2. All begin with an
-offset of 8 bytes, the size of the rest in 4, and have their format in byte 16. Nothing is believed before its CRC is
-right, but the offset, which no CRC covers: offsets must rise.
+An entry is a message of format 0 or 1 (a compressed one holds others), or a batch of format 2. Each begins with an
+offset of 8 bytes and the size of the rest in 4 bytes, and has its format in byte 16. An entry with a wrong CRC is
+damaged. No CRC covers the offsets, so they are checked to rise.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ _CODEC_MASK, _APPEND_TIME, _TRANSACTIONAL, _CONTROL = 7, 8, 16, 32
 _MOST_BYTES = 2**31 - 1
 _MARKERS = {0: "ABORT", 1: "COMMIT"}
 _PIECE_BYTES = 4 << 20
-"""Entries are decoded together up to so many bytes: an entry alone may hold one record."""
+"""The bytes of entries to decode together: an entry may hold only one record, and decoding it alone is slow."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What lies at a position of a segment, without the records in it.
+    """A message or batch of a segment, without its records. position: its first byte in the segment.
 
-    base_offset: of a compressed message it is not known without reading it, and the same as last_offset. count: None in
-    formats 0 and 1. timestamp: the newest in a batch; -1 in format 0, which has none.
+    base_offset: for a compressed message the same as last_offset, since only decompressing shows the first offset.
+    count: None in formats 0 and 1. timestamp: the newest in a batch; -1 in format 0, which has none.
     """
 
     position: int
@@ -59,13 +59,13 @@ class Entry:
 
     @property
     def codec(self) -> str:
-        """As Kafka's tools name it."""
+        """The compression, by the name that Kafka's tools use."""
         number = self.attributes & _CODEC_MASK
         return _CODECS[number] if number < len(_CODECS) else f"UNKNOWN {number}"
 
     @property
     def time_type(self) -> str:
-        """As Kafka's tools name it."""
+        """The type of the timestamp, by the name that Kafka's tools use."""
         if self.magic == 0:
             return "NoTimestampType"
         return "LogAppendTime" if self.attributes & _APPEND_TIME else "CreateTime"
@@ -77,7 +77,7 @@ class Entry:
 
     @property
     def is_control(self) -> bool:
-        """Whether it ends a transaction; consumers are not given it."""
+        """Whether it only marks the end of a transaction; consumers do not get it."""
         return self.magic == 2 and bool(self.attributes & _CONTROL)
 
     @property
@@ -93,9 +93,9 @@ class Entry:
 
 
 def read_entries(data: Bytes, name: str) -> Iterator[Entry]:
-    """The entries, in order.
+    """Yield the entries, in order.
 
-    Raises: CorruptSegmentError at the first that is not whole or not sound, with its position and the reason.
+    Raises: CorruptSegmentError at the first incomplete or damaged entry, with its position and the reason.
     """
     at, last_offset = 0, -1
     while at < len(data):
@@ -111,9 +111,9 @@ def read_entries(data: Bytes, name: str) -> Iterator[Entry]:
 
 
 def read_columns(data: Bytes, partition: TopicPartition, name: str) -> Iterator[Columns]:
-    """The records, in order, those of aborted transactions too.
+    """Yield the records, in order, including those of aborted transactions.
 
-    Raises: CorruptSegmentError where an entry or its records are not sound, after all entries before it.
+    Raises: CorruptSegmentError at the first damaged entry, after the records of all entries before it.
     """
     position = 0
     for entries in _pieces(data, name):
@@ -122,7 +122,7 @@ def read_columns(data: Bytes, partition: TopicPartition, name: str) -> Iterator[
 
 
 def _pieces(data: Bytes, name: str) -> Iterator[list[Entry]]:
-    """The entries, in lists of about _PIECE_BYTES. Raises: CorruptSegmentError, behind the last sound entry."""
+    """Yield the entries in lists of about _PIECE_BYTES. Raises: CorruptSegmentError after the last sound entry."""
     piece: list[Entry] = []
     size = 0
     try:
@@ -143,7 +143,7 @@ def _pieces(data: Bytes, name: str) -> Iterator[list[Entry]]:
 def _decode_entries(
     data: Bytes, entries: list[Entry], position: int, partition: TopicPartition, name: str
 ) -> Iterator[Columns]:
-    """position: the offset behind the entry before these. Of a compressed message the first offset is not known."""
+    """Yield the records of these entries. position: after the entry before; the first offset may be unknown."""
     piece = data[entries[0].position : entries[-1].position + entries[-1].size]
     while position <= entries[-1].last_offset:
         try:
@@ -160,7 +160,7 @@ def _decode_entries(
 
 
 def read_records(data: Bytes, entry: Entry, partition: TopicPartition, name: str) -> list[Message]:
-    """The records of an entry, none of a control batch. Raises: CorruptSegmentError."""
+    """Return the records of an entry; none for a control batch. Raises: CorruptSegmentError."""
     piece = data[entry.position : entry.position + entry.size]
     try:
         return decode_records(
@@ -171,7 +171,7 @@ def read_records(data: Bytes, entry: Entry, partition: TopicPartition, name: str
 
 
 def read_marker(data: Bytes, entry: Entry) -> str:
-    """What a control batch says: ABORT or COMMIT."""
+    """Return the type of a control batch: ABORT or COMMIT, or UNKNOWN for any other."""
     record = data[entry.position + _BATCH.size : entry.position + entry.size]
     try:
         at = _after_varint(record, 0)
@@ -184,14 +184,14 @@ def read_marker(data: Bytes, entry: Entry) -> str:
 
 
 def _after_varint(data: bytes, at: int) -> int:
-    """Return where a number ends, whose bytes but the last have their highest bit set. Raises: IndexError."""
+    """Return the index after a varint: only its last byte has a highest bit of 0. Raises: IndexError."""
     while data[at] >= 0x80:
         at += 1
     return at + 1
 
 
 def _read_entry(data: Bytes, at: int) -> Entry:
-    """Raises: ValueError with the reason."""
+    """Return the entry at this place of the segment. Raises: ValueError with the reason if it is damaged."""
     left = len(data) - at
     if left < _HEAD.size:
         raise ValueError(f"{left} bytes are left, and no entry is so small")
@@ -205,7 +205,7 @@ def _read_entry(data: Bytes, at: int) -> Entry:
     if offset < 0:
         raise ValueError(f"an offset that cannot be: {offset}")
     entry = _batch(data, at, size) if magic == 2 else _message(data, at, size)
-    # everything behind the CRC, which is in another place in format 2
+    # a CRC covers all bytes after it; format 2 has it in another place
     found = crc32c(data[at + 21 : at + size]) if magic == 2 else zlib.crc32(data[at + 16 : at + size])
     if found != entry.crc:
         raise ValueError(f"its CRC is {entry.crc}, and that of its bytes {found}")

@@ -1,4 +1,4 @@
-"""The part of the configuration that fetching depends on, and the sizes that go with it."""
+"""The settings of a fetcher: the part of the configuration that it uses, and the sizes derived from it."""
 
 from __future__ import annotations
 
@@ -15,22 +15,23 @@ _LARGEST_BYTES = 100_000_000
 """librdkafka's receive.message.max.bytes: the largest response, and the largest batch of messages."""
 _OVERHEAD_BYTES = 64 * 1024
 _MOST_BYTES = 2**31 - 1
-"""A request holds sizes of 32 bits."""
+"""The largest size that a request can hold: a signed number of 32 bits."""
 _LEAST_PARTITION_BYTES = 64 * 1024
 _SUSPICION_S = 2.0
-"""Also in the midst of a response: a leader is looked up in one batched read."""
+"""Seconds of silence, beyond max_wait_ms, after which the fetcher looks up leaders again, also in the middle of a
+response. That costs only one batched read, so the time is short."""
 
 
 @dataclass(frozen=True)
 class FetchSettings:
     """Sizes in bytes.
 
-    partition_bytes: of each partition in a response; few_partitions_bytes: the same where they are so few that
-    response_bytes have room for it; response_bytes: of a response. Requests ask for these sizes; a broker from 0.10.1
-    on sends the first batch of messages whole, even if it is larger. largest_bytes: of one batch, or one response:
-    larger ones are an error.
-    backlog_bytes: with this much received and not decoded, no more is received. With less the next response is, while
-    others are decoded, and the one after it is asked for.
+    partition_bytes: for each partition in a response; few_partitions_bytes: the same, while the partitions are so few
+    that a response has room for it; response_bytes: for a response. Requests ask for these sizes; a broker from 0.10.1
+    on sends the first batch of messages whole, even if it is larger. largest_bytes: of one batch, or one response; a
+    larger one is an error.
+    backlog_bytes: with this much received and not decoded, the fetcher receives no more. With less it receives the next
+    response while earlier ones are decoded, and asks for the one after it.
     """
 
     client_id: str
@@ -49,7 +50,7 @@ class FetchSettings:
 
     @classmethod
     def of(cls, config: ConsumerConfig) -> FetchSettings:
-        """The configured sizes."""
+        """Return the settings of a configuration."""
         size = config.fetch_message_max_bytes or KAFKA_FETCH_BYTES
         return cls(
             client_id=config.client_id,

@@ -1,6 +1,6 @@
-"""Bytes of a partition, as a Fetch response holds them, into columns and messages: the native decoder's room.
+"""Decodes the records of a partition in a Fetch response into columns and messages, with the native decoder.
 
-Pure: no sockets. Needs the extra `fast`.
+No I/O. Needs the extra `fast`.
 """
 
 from legacy_consumer.fetching.columnar.records.columns import ARROW_COLUMNS, Columns

@@ -25,7 +25,7 @@ ALL_COLUMNS = (*ARROW_COLUMNS, "headers")
 
 
 class Columns:
-    """Over memory of the native decoder's; nothing of the response is held."""
+    """Columns in memory of the native decoder; they keep no bytes of the response."""
 
     def __init__(self, topic_partition: TopicPartition, rows: legacy_consumer_native.Columns) -> None:
         self.topic_partition = topic_partition
@@ -38,75 +38,77 @@ class Columns:
     def next_offset(self) -> int:
         """The position after all decoded entries, including gaps, control records and aborted transactions.
 
-        So it may move without a record. If it equals the requested position, there was no complete entry.
+        So it may move although there is no record. If it equals the requested position, no entry was complete.
         """
         return self._rows.next_offset
 
     @property
     def has_more(self) -> bool:
-        """The record set holds more from next_offset on.
+        """Whether the record set holds more from next_offset on.
 
-        A limit was reached, or the next record is damaged; decoding from there raises the error.
+        Then the decoder reached a limit, or the next record is damaged; decoding from there raises the error.
         """
         return self._rows.has_more
 
     @property
     def incomplete_size(self) -> int | None:
-        """Set when no whole batch was there but the beginning of one: how many bytes it has. Fetch at least so many.
+        """The bytes to fetch at least, if the record set ends inside the first wanted batch; else None.
 
-        The number is the batch's own and not checked, so it may be absurd; 2 GiB - 1 at most.
+        It is the size of the record set up to that batch's end. The batch states its own size, which is not checked and
+        may be absurd; it counts as 2 GiB - 1 at most.
         """
         return self._rows.incomplete_size
 
     @property
     def nbytes(self) -> int:
-        """Bytes that are kept in memory, by a slice too."""
+        """The bytes in memory; a slice keeps those of all records."""
         return self._rows.nbytes
 
     @cached_property
     def offsets(self) -> Int64s:
-        """Without a copy."""
+        """The offsets, not copied."""
         return self._numbers("offset", "int64")
 
     @cached_property
     def timestamps(self) -> Int64s:
-        """Milliseconds since 1970, without a copy; -1 where there is none."""
+        """The timestamps in ms since 1970, -1 = none, not copied."""
         return self._numbers("timestamp", "int64")
 
     @cached_property
     def timestamp_types(self) -> Int8s:
-        """0 none, 1 create time, 2 log append time."""
+        """The type of each timestamp: 0 none, 1 create time, 2 log append time."""
         return self._numbers("timestampType", "int32").astype("int8")
 
     def offset(self, row: int) -> int:
-        """That of one record."""
+        """Return the offset of one record."""
         return self._rows.offset(row)
 
     def _numbers(self, name: str, kind: str) -> NDArray[Any]:
-        """Of a column without a look at its nulls. numpy is for Spark alone: a member does without it."""
+        """Return a column's values without regard to its nulls. Only Spark needs numpy, so it is imported here."""
         import numpy as np
 
         column = self.to_arrow([name]).column(0)
         return np.frombuffer(column.buffers()[1], kind)[column.offset :][: len(self)]
 
     def slice(self, start: int, stop: int) -> Columns:
-        """The records from start to before stop, as many as there are; costs no more for many.
+        """Return the records from start, included, to stop, excluded, as far as they exist, in constant time.
 
-        next_offset is the offset after the last of them, or after all if it holds the end; of none, where they begin.
+        A slice up to the end has the same next_offset. Otherwise next_offset is the offset after the slice's last
+        record; for an empty slice, the offset of the record at start.
         """
         return Columns(self.topic_partition, self._rows.slice(max(start, 0), max(stop, 0)))
 
     @property
     def run(self) -> tuple[legacy_consumer_native.Columns, str, int]:
-        """As the native decoder wants it, to make messages of it."""
+        """These columns as the native decoder takes them to make messages: (columns, topic, partition)."""
         return self._rows, *self.topic_partition
 
     def messages(self) -> list[Message]:
-        """One light object a record."""
+        """Return a light object for each record."""
         return messages_of([self.run])
 
     def to_arrow(self, columns: Collection[str] = ARROW_COLUMNS) -> pa.RecordBatch:
-        """The wanted columns, in the order of ALL_COLUMNS; keys, values, offsets and timestamps are not copied.
+        """Return these columns, in the order of ALL_COLUMNS; keys, values, offsets and timestamps are not copied.
 
         Raises: ValueError for a column that is not there.
         """

@@ -1,4 +1,4 @@
-"""From the bytes of a partition in a Fetch response to columns, by the native decoder, with errors of our own."""
+"""Decodes the bytes of a partition in a Fetch response into columns; raises the native decoder's errors as our own."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ __all__ = ["MAX_BATCH_BYTES", "Ahead", "crc32c", "decode_ahead", "decode_records
 MAX_BATCH_BYTES = 128 * 1024 * 1024
 """The largest decompressed size of a batch. Producers limit a batch before compression, by default to 1 MB."""
 MAX_DECOMPRESSED_BYTES = 2 * 1024 * 1024
-"""Once this many bytes are decompressed the columns end with that batch: as much as a record set is that is not."""
+"""The columns end with the batch that reaches this many decompressed bytes: about an uncompressed record set."""
 MOST_RECORDS = 1 << 20
-"""Of one call: a batch of 150 KB may hold millions of empty records, and each takes some bytes of columns."""
+"""The most records of one call: a batch of 150 KB may hold millions of empty ones, each with some bytes of columns."""
 _MOST_BYTES = 2**31 - 1
 
 
 class Wishes(TypedDict):
-    """Arguments that decode_records and decode_ahead have in common."""
+    """The common arguments of decode_records and decode_ahead."""
 
     aborted: Sequence[tuple[int, int]]
     read_committed: bool
@@ -44,18 +44,19 @@ def decode_records(
     max_batch_bytes: int = MAX_BATCH_BYTES,
     max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES,
 ) -> Columns:
-    """Decode the records at the position and behind it, as many as are whole, without the interpreter's lock.
+    """Decode the complete records from the position on, without the interpreter's lock.
 
-    record_set: message sets of formats 0 and 1 and batches of format 2, one behind the other, the last one may be cut.
-    Nothing of it is held afterwards. aborted: as the Fetch response says, for read_committed. The last stable offset
-    beside it ends nothing: the broker sends no more than readers of committed messages may have, and since 2.3 it reads
-    the log after it has noted that offset, so the records behind it are committed too.
+    record_set: message sets of formats 0 and 1 and batches of format 2, in a row; the last one may be incomplete. The
+    columns keep no bytes of it. aborted: as in the Fetch response, for read_committed. The last stable offset of the
+    response is no limit: the broker sends only what readers of committed messages may get. Since 2.3 it notes that
+    offset before it reads the log, so the records after the offset are committed, too.
 
-    Columns.next_offset says where to go on, Columns.has_more whether in the same record set, and
-    Columns.incomplete_size that nothing whole was there.
+    Continue at Columns.next_offset, in the same record set if Columns.has_more. With Columns.incomplete_size no batch
+    was complete.
 
-    Raises: CorruptRecordsError if the first record at the position cannot be read, with any error of the decoder: it
-    is damage of that partition alone. FetchError if only a limit, whose setting it names, or memory is in the way.
+    Raises: CorruptRecordsError if the first record at the position cannot be read, also for a defect of the decoder:
+    the damage concerns only that partition. FetchError if only a limit, whose setting it names, or a lack of memory
+    prevents the decoding.
     """
     with _told(partition, position):
         rows = legacy_consumer_native.decode(
@@ -79,9 +80,10 @@ class Ahead:
         self._decoding = decoding
 
     def result(self, meanwhile: Ahead | None = None) -> Columns:
-        """Wait for it, or decode it if no thread has begun to; the same each time. Raises: as decode_records.
+        """Return the columns, the same each time. Raises: as decode_records.
 
-        meanwhile: is decoded on this thread, unless another has begun to, while another one decodes this.
+        Waits for the thread that decodes it; decodes it on this thread if none has begun.
+        meanwhile: a record set that this thread decodes before it waits, unless another thread has begun with it.
         """
         with _told(self._partition, self._position):
             rows = self._decoding.result(None if meanwhile is None else meanwhile._decoding)  # noqa: SLF001
@@ -97,7 +99,7 @@ def decode_ahead(
     read_committed: bool = False,
     max_batch_bytes: int = MAX_BATCH_BYTES,
 ) -> Ahead | None:
-    """As decode_records, on a thread of the decoder's; None if as many are decoded ahead as may be in this process."""
+    """As decode_records, on a thread of the decoder. Returns: None at the process's limit of record sets ahead."""
     with _told(partition, position):
         decoding = legacy_consumer_native.decode_ahead(
             record_set,
@@ -112,7 +114,7 @@ def decode_ahead(
 
 @contextmanager
 def _told(partition: TopicPartition, position: int) -> Iterator[None]:
-    """Errors of the decoder as our own."""
+    """Raise the decoder's errors as this project's."""
     try:
         yield
     except legacy_consumer_native.TooLargeError as error:

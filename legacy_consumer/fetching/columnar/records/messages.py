@@ -1,6 +1,6 @@
-"""The native decoder's messages, which are made when they are asked for: comparable with every other kind of message.
+"""The native decoder's messages: registered as ComparableMessage, so they compare and pickle like all other messages.
 
-One that is kept keeps its columns, and with them the memory of the record set; one that is pickled leaves them.
+A message holds its columns, and so the memory of all records decoded with it. A pickled message holds only its fields.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ copyreg.pickle(legacy_consumer_native.Message, ComparableMessage.__reduce__)  # 
 
 
 def messages_of(runs: Sequence[tuple[legacy_consumer_native.Columns, str, int]]) -> list[Message]:
-    """All messages of some columns, in order."""
+    """Return all messages of these columns, in order."""
     messages = legacy_consumer_native.MessageIterator(runs)
     messages.allow(sum(len(columns) for columns, _, _ in runs))
     return list(messages)
