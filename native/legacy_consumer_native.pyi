@@ -1,7 +1,7 @@
-"""Kafka's record sets into columns in Arrow's layout, and rows of them into messages; for the columnar fetcher.
+"""Decodes Kafka's record sets into columns in Arrow's layout, and makes messages of rows; for the columnar fetcher.
 
-Decoding runs without the interpreter's lock. Every length is checked, what is decompressed is bounded, and no input
-ends in anything but columns or one of the errors below.
+Decoding runs without the interpreter's lock. The decoder checks every length and bounds the decompressed bytes. Any
+input gives columns or one of the errors below.
 """
 
 from collections.abc import Sequence
@@ -12,51 +12,52 @@ from typing_extensions import Buffer, CapsuleType, Self
 __version__: str
 
 class DamagedRecordsError(ValueError):
-    """The bytes are not what the format says."""
+    """The bytes do not follow the format."""
 
 class TooLargeError(ValueError):
-    """Nothing but that more would come out of a batch than is allowed."""
+    """A batch would decompress to more bytes than the limit; no damage was found."""
 
 @final
 class Columns:
-    """The records of one partition, ascending by offset. They hold memory of their own, which slices share."""
+    """The records of one partition, ascending by offset, in memory of their own, which slices share."""
 
     def __len__(self) -> int: ...
     @property
     def next_offset(self) -> int:
-        """The position after all that was looked at, gaps, control records and aborted transactions, too.
+        """The position after all decoded entries, including gaps, control records and aborted transactions.
 
-        So it may move without a record. Where it equals the position that was asked for, nothing whole was there.
+        So it may move although there is no record. If it equals the requested position, no entry was complete.
         """
     @property
     def has_more(self) -> bool:
-        """The record set holds more from next_offset on.
+        """Whether the record set holds more from next_offset on.
 
-        A limit was reached, or what follows is damaged, which decoding from there will say.
+        Then the decoder reached a limit, or the next entry is damaged; decoding from there raises the error.
         """
     @property
     def incomplete_size(self) -> int | None:
-        """Set when no whole entry was there but the beginning of one: how many bytes the set needs up to its end.
+        """If the set ends inside the first wanted entry: the bytes of a set up to that entry's end; else None.
 
-        The number is the entry's own and not checked; 2 GiB - 1 at most behind what comes before it.
+        The entry states its own size, which is not checked; it counts as 2 GiB - 1 at most.
         """
     @property
     def nbytes(self) -> int:
-        """Bytes that are kept in memory, by a slice too."""
+        """The bytes in memory; a slice keeps those of all records."""
     def slice(self, start: int, stop: int, /) -> Columns:
-        """The records from start to before stop, as many as there are."""
+        """Return the records from start, included, to stop, excluded, as far as they exist."""
     def offset(self, row: int, /) -> int: ...
     def arrow(self, names: Sequence[str], topic: str, partition: int, /) -> ArrowBatch:
-        """Columns for Arrow: key, value, topic, partition, offset, timestamp, timestampType, headers.
+        """Return these columns for Arrow. Raises: ValueError for an unknown name.
 
-        Raises: ValueError for another name.
+        names: some of key, value, topic, partition, offset, timestamp, timestampType, headers.
         """
 
 @final
 class Message:
-    """One record, made when it is asked for. It keeps the columns that it is a row of.
+    """One record, made on demand. It keeps the columns in memory of which it is a row.
 
-    True, though its value be empty; len() is the bytes of its value; equal to another one with the same fields.
+    It is true even if its value is empty, len() is the number of bytes of its value, and it equals a message with the
+    same fields.
     """
 
     def topic(self) -> str: ...
@@ -64,38 +65,41 @@ class Message:
     def offset(self) -> int: ...
     def key(self) -> bytes | None: ...
     def value(self) -> bytes | None:
-        """A new object at each call, as are key and headers."""
+        """Return a new object at each call, like key and headers."""
     def timestamp(self) -> tuple[int, int]:
-        """(type, ms since 1970): type 0 none, with -1; 1 create time; 2 log append time."""
+        """Return (type, ms since 1970); type 1 = create time, 2 = log append time; (0, -1) = none."""
     def headers(self) -> list[tuple[str, bytes | None]] | None:
-        """In order, a key perhaps more than once; None if there are none. What is not UTF-8 becomes U+FFFD."""
+        """Return the headers in order, None if there are none. A key may occur twice.
+
+        Bytes of a key that are not UTF-8 become U+FFFD.
+        """
     def error(self) -> None: ...
     def __len__(self) -> int: ...
 
 @final
 class MessageIterator:
-    """The messages of some columns, each made as it is asked for. Another thread can shut it between any two of them.
+    """Makes the messages of some columns on demand. Another thread can shut it between any two messages.
 
-    An exception from outside strikes between two messages and never between a message and its count.
+    An exception from outside, such as Ctrl-C, comes between two messages and never between a message and its count.
     """
 
     def __new__(cls, runs: Sequence[tuple[Columns, str, int]], /) -> Self:
-        """runs: columns, and the topic and the partition that they are of. Nothing is allowed at first."""
+        """runs: (columns, topic, partition). No message is allowed until allow() is called."""
     def __iter__(self) -> Self: ...
     def __next__(self) -> Message: ...
     def __getitem__(self, number: int, /) -> Message:
-        """One of all its messages, from 0 on, whatever has left it. Raises: IndexError."""
+        """Return one of all its messages, counted from 0, also one that it has handed out. Raises: IndexError."""
     def allow(self, most: int, /) -> bool:
-        """From now on so many more may leave it; False if none will, because it is shut or at its end."""
+        """Allow this many more messages; return False if there will be none, because it is shut or at its end."""
     def shut(self) -> int:
-        """No message leaves it any more; how many did."""
+        """Hand out no more messages. Returns: the number handed out."""
     @property
     def handed_out(self) -> int:
-        """How many messages have left it."""
+        """The number of messages that it has handed out."""
 
 @final
 class ArrowBatch:
-    """For pyarrow.record_batch() and whatever else knows Arrow's PyCapsule interface.
+    """Columns for pyarrow.record_batch() and other users of Arrow's PyCapsule interface.
 
     Keys, values, offsets and timestamps are not copied.
     """
@@ -114,25 +118,26 @@ def decode(
     max_decompressed_bytes: int = 33_554_432,
     check_crcs: bool = True,
 ) -> Columns:
-    """Decode the records at the position and behind it, as many as are whole.
+    """Decode the complete records from the position on.
 
-    record_set: message sets of formats 0 and 1 and batches of format 2, one behind the other, the last one may be cut;
-    nobody may write into it meanwhile. aborted: (producer id, first offset) of aborted transactions as the Fetch
-    response lists them, to leave those out; None to read what is not committed, too. max_batch_bytes: what one batch
-    may decompress to. max_decompressed_bytes: once so much is decompressed, the columns end with that batch.
+    record_set: message sets of formats 0 and 1 and batches of format 2, in a row; the last one may be incomplete. No
+    thread may write into it meanwhile. aborted: (producer id, first offset) of the aborted transactions in the Fetch
+    response, whose records are left out; None = read uncommitted records, too. max_batch_bytes: the most bytes to which
+    one batch may decompress. max_decompressed_bytes: the columns end with the batch that reaches it.
 
-    Raises: DamagedRecordsError or TooLargeError if what comes first at the position cannot be read (what is sound
-    before it is returned, with has_more); MemoryError; ValueError for more than 2 GiB - 1.
+    Raises: DamagedRecordsError or TooLargeError if the first entry at the position cannot be read (a later one only
+    sets has_more); MemoryError; ValueError for a record set of more than 2 GiB - 1.
     """
 
 @final
 class Decoding:
-    """A record set that a thread decodes, or has decoded. The buffer is kept until it has, or none will begin."""
+    """A record set that a thread decodes, or has decoded. It keeps the buffer while a thread may read it."""
 
     def result(self, meanwhile: Decoding | None = None, /) -> Columns:
-        """Wait for it, or decode it here if no thread has begun to. The same each time. Raises: as decode.
+        """Return the columns, the same each time. Raises: as decode.
 
-        meanwhile: another one, which is decoded here, unless a thread has begun to, while a thread decodes this one.
+        Waits for the thread that decodes it; decodes it on the calling thread if none has begun.
+        meanwhile: a record set that the calling thread decodes before it waits, unless another thread has begun it.
         """
 
 def decode_ahead(
@@ -146,18 +151,19 @@ def decode_ahead(
     max_decompressed_bytes: int = 33_554_432,
     check_crcs: bool = True,
 ) -> Decoding | None:
-    """As decode, on a thread of this module's: one for each processor but one, begun with the first call, in a forked
-    child anew. In a process one more of these objects may live than there are threads: beyond that it is None.
+    """As decode, on a thread of this module. Returns: None if the process already has one Decoding more than threads.
+
+    There is one thread for each processor but one, at least one. The first call starts them, in a forked child again.
     """
 
 def buffer(size: int, /) -> memoryview:
     """Return a view of `size` bytes, maybe in memory of an earlier buffer that has no views. Raises: MemoryError."""
 
 def glance(record_set: Buffer, position: int, /) -> tuple[int, int]:
-    """Where a partition goes on, by the heads of the entries alone, which are not checked.
+    """Return where the partition continues. Reads only the heads of the entries, and does not check them.
 
-    (the position after the last whole entry, bytes of the first one if not even that is whole, else 0)
+    Returns: (the position after the last complete entry, the bytes of the first one if it is incomplete, else 0)
     """
 
 def crc32c(data: Buffer, /) -> int:
-    """CRC-32C, by the processor's instruction where it has one."""
+    """Return the CRC-32C, computed by the processor's instruction if it has one."""

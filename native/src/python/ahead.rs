@@ -1,8 +1,8 @@
 //! Decodes record sets ahead, on threads of this crate, which need no interpreter.
 //!
 //! There is a thread for each processor but one, started with the first record set. The process decodes at most one
-//! record set per thread ahead, and one more, which the thread that waits for another can decode meanwhile: this bounds
-//! the memory. A forked child has no threads, and starts its own.
+//! record set per thread ahead, and one more, which a thread that waits for another can decode meanwhile. This bounds
+//! the memory. A forked child starts threads of its own.
 //!
 //! The exception to "no unsafe code": a thread reads bytes that a Python object lends. `Decoding` keeps that object
 //! until the thread is done, or if it never began.
@@ -21,7 +21,7 @@ use super::bytes_in::Bytes;
 use super::Columns;
 use crate::records::{self, Fault, Request};
 
-/// What of a record set is asked for: see `records::Request`.
+/// As `records::Request`, with data of its own.
 pub struct Wish {
     pub position: i64,
     pub aborted: Option<Vec<(i64, i64)>>,
@@ -41,7 +41,7 @@ impl Wish {
             max_decompressed_bytes: self.max_decompressed_bytes,
             check_crcs: self.check_crcs,
         };
-        // a defect of the decoder is damage of this record set alone
+        // a defect of the decoder counts as damage of this record set alone
         let decoded = catch_unwind(AssertUnwindSafe(|| records::decode(set, &request)));
         decoded.unwrap_or_else(|_| Err(Fault::Damaged("the decoder failed".into()))).map(Arc::new)
     }
@@ -49,13 +49,13 @@ impl Wish {
 
 type Outcome = Result<Arc<records::Columns>, Fault>;
 
-/// Bytes that `Decoding` keeps.
+/// Bytes of a Python object that `Decoding` keeps alive.
 struct Lent {
     start: *const u8,
     length: usize,
 }
 
-// SAFETY: they are only read
+// SAFETY: the bytes are only read
 unsafe impl Send for Lent {}
 unsafe impl Sync for Lent {}
 
@@ -67,12 +67,12 @@ struct Job {
 }
 
 impl Job {
-    /// Return true for exactly one caller, which decodes it or prevents its decoding.
+    /// Return true for exactly one caller, which then decodes the job or prevents its decoding.
     fn claim(&self) -> bool {
         !self.is_begun.swap(true, Ordering::AcqRel)
     }
 
-    /// For the caller that has the claim; in a forked child, for the owner of the `Decoding`.
+    /// Decode. Only for the caller that has the claim; in a forked child, for the owner of the `Decoding`.
     fn decode(&self) -> Outcome {
         // SAFETY: the bytes are kept until the outcome is there, or until a claim that prevents decoding
         self.wish.decode(unsafe { std::slice::from_raw_parts(self.set.start, self.set.length) })
@@ -92,7 +92,8 @@ struct Pool {
     more: Condvar,
 }
 
-/// Locked with the interpreter's lock held and for a moment, so that no other thread has it when a process forks.
+/// A thread locks this only for a moment and while it has the interpreter's lock, so no other thread has it during a
+/// fork.
 static POOL: Mutex<Option<Arc<Pool>>> = Mutex::new(None);
 
 impl Pool {
@@ -102,7 +103,7 @@ impl Pool {
             Some(pool) if pool.process == std::process::id() => pool.clone(),
             _ => {
                 let pool = Pool::begin();
-                // what a parent left may be locked by a thread that is not here
+                // the parent's pool is not freed: a thread that does not exist in this child may hold its lock
                 std::mem::forget(current.replace(pool.clone()));
                 pool
             }
@@ -147,7 +148,7 @@ pub struct Decoding {
 }
 
 impl Decoding {
-    /// None if as many are ahead as may be.
+    /// Give the record set to the threads; None at the limit of record sets ahead.
     pub fn begin(lent: Bytes, wish: Wish) -> Option<Decoding> {
         let pool = Pool::of_this_process();
         if pool.ahead.fetch_add(1, Ordering::AcqRel) > pool.threads.load(Ordering::Acquire) {
@@ -168,12 +169,12 @@ impl Decoding {
 
 #[pymethods]
 impl Decoding {
-    /// The same each time. `meanwhile`: is decoded here, unless a thread has begun to, while a thread decodes this one.
+    /// Return the columns, the same each time. `meanwhile`: decoded here before waiting, unless a thread has begun it.
     #[pyo3(signature = (meanwhile = None, /))]
     fn result(&self, py: Python<'_>, meanwhile: Option<&Decoding>) -> PyResult<Columns> {
         let job = &self.job;
         let outcome = if !self.is_of_this_process() && job.outcome.get().is_none() {
-            py.detach(|| job.decode()) // the thread is in the parent
+            py.detach(|| job.decode()) // the decoding thread exists only in the parent
         } else {
             py.detach(|| {
                 if job.claim() {

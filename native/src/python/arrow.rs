@@ -1,4 +1,4 @@
-//! Columns as a record batch of Arrow's. Names, types and order are those of Spark's Kafka source.
+//! Columns as an Arrow record batch. Names, types and order are those of Spark's Kafka source.
 //!
 //! | column        | type                                                   | made how                 |
 //! |---------------|--------------------------------------------------------|--------------------------|
@@ -21,7 +21,7 @@ use pyo3::types::PyCapsule;
 use super::arrow_c::{Array, ArrowArray, ArrowSchema, Buffer, Field};
 use crate::records::{parse_headers, Binary, Columns};
 
-/// Some columns of some records, for any library with Arrow's `PyCapsule` interface.
+/// Columns of some records, for any library with Arrow's `PyCapsule` interface.
 #[pyclass(frozen, module = "legacy_consumer_native")]
 pub struct ArrowBatch {
     of: Arc<Columns>,
@@ -39,7 +39,7 @@ impl ArrowBatch {
         py: Python<'py>,
         requested_schema: Option<Bound<'py, PyAny>>,
     ) -> PyResult<(Bound<'py, PyCapsule>, Bound<'py, PyCapsule>)> {
-        drop(requested_schema); // a wish, which may be left alone
+        drop(requested_schema); // the interface lets us ignore it
         let children = py.detach(|| self.names.iter().map(|name| self.column(name)).collect::<PyResult<Vec<_>>>())?;
         let batch = Array { length: self.rows.len(), buffers: vec![None], children, ..Array::default() };
         let array = PyCapsule::new_with_value(py, ArrowArray::from(batch), c"arrow_array")?;
@@ -145,7 +145,7 @@ impl ArrowBatch {
     }
 }
 
-/// Bytes of rows that are put together for Arrow.
+/// Collects the bytes of rows for Arrow.
 #[derive(Default)]
 struct Text {
     ends: Vec<i32>,
@@ -181,7 +181,7 @@ fn too_many() -> PyErr {
     PyValueError::new_err("more than 2 GiB in one column: slice the columns")
 }
 
-/// (how many are null, a bit for each)
+/// Return (the number of nulls, a bit for each row).
 fn bitmap(valid: impl ExactSizeIterator<Item = bool>) -> (usize, Vec<u8>) {
     let mut bits = vec![0u8; valid.len().div_ceil(8)];
     let mut nulls = 0;

@@ -1,8 +1,7 @@
 //! Arrow's C data interface: two structures that any Arrow library takes over without a copy.
 //!
-//! The exception to "no unsafe code": the interface is C, pointers and a function that frees. What is exported is
-//! described by `Field` and `Array`, which are safe to make: a buffer is immutable memory, and the buffer holds its
-//! owner.
+//! The exception to "no unsafe code": the interface is C, with pointers and a function that frees. `Field` and `Array`
+//! describe the exported data, and are safe to make: a buffer is immutable memory, and it holds its owner.
 //!
 //! Source: <https://arrow.apache.org/docs/format/CDataInterface.html>
 #![allow(unsafe_code)]
@@ -44,12 +43,12 @@ pub struct Buffer {
 unsafe impl Send for Buffer {}
 
 impl Buffer {
-    /// A part of an immutable buffer.
+    /// Return a part of the owner's memory as a buffer.
     pub fn of<T: Send + Sync + 'static, U>(owner: &Arc<T>, part: impl Fn(&T) -> &[U]) -> Buffer {
         Buffer { start: part(owner).as_ptr().cast(), owner: owner.clone() }
     }
 
-    /// Numbers that were made for this.
+    /// Return a buffer that owns these numbers.
     pub fn new<U: Send + Sync + 'static>(numbers: Vec<U>) -> Buffer {
         Buffer::of(&Arc::new(numbers), |numbers| numbers.as_slice())
     }
@@ -82,7 +81,7 @@ pub struct ArrowArray {
     private_data: *mut c_void,
 }
 
-// SAFETY: what they point at belongs to them alone, or is shared and only read
+// SAFETY: the memory behind their pointers belongs to them alone, or is shared and only read
 unsafe impl Send for ArrowSchema {}
 unsafe impl Send for ArrowArray {}
 

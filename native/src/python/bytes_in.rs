@@ -1,8 +1,8 @@
-//! Bytes that Python hands in, without a copy.
+//! The bytes of a Python object, without a copy.
 //!
-//! The exception to "no unsafe code": Python's buffer protocol is C, and PyO3 offers it from Python 3.11 on only, since it
-//! became part of the stable ABI there. The two functions and the structure have been the same in every Python since
-//! 3.0, so they are declared here for 3.10 as well.
+//! The exception to "no unsafe code": Python's buffer protocol is C, and PyO3 offers it only from Python 3.11 on, where
+//! it became part of the stable ABI. The two functions and the structure have been the same in every Python since 3.0,
+//! so this file declares them for 3.10, too.
 #![allow(unsafe_code)]
 
 use std::ffi::{c_char, c_int, c_void};
@@ -33,13 +33,13 @@ extern "C" {
     fn PyBuffer_Release(view: *mut View);
 }
 
-/// The bytes of an object with a contiguous buffer. It stays locked (a bytearray cannot be resized) for as long as this
-/// lives, and no code may write into it meanwhile.
+/// The bytes of an object with a contiguous buffer. While this value lives, the object cannot be resized, and no code
+/// may write into it.
 pub struct Bytes {
     view: Box<View>,
 }
 
-// SAFETY: memory that is only read; extract() and drop() see to the interpreter's lock
+// SAFETY: the memory is only read; extract() and drop() run with the interpreter's lock
 unsafe impl Send for Bytes {}
 unsafe impl Sync for Bytes {}
 

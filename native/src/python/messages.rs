@@ -1,4 +1,4 @@
-//! Messages, made from columns when they are asked for, and an iterator over them that another thread can shut.
+//! Messages, made on demand from columns, and an iterator over them that another thread can shut.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,14 +12,14 @@ use pyo3::types::{PyBytes, PyList, PyString, PyTuple};
 use super::Columns;
 use crate::records;
 
-/// What the messages of one partition share.
+/// The common data of the messages of one partition.
 struct Partition {
     columns: Arc<records::Columns>,
     topic: Py<PyString>,
     number: i32,
 }
 
-/// One record. It keeps the columns that it is a row of.
+/// One record. It keeps the columns of which it is a row.
 #[pyclass(frozen, freelist = 16384, module = "legacy_consumer_native")]
 pub struct Message {
     of: Arc<Partition>,
@@ -64,7 +64,7 @@ impl Message {
         self.columns().values.get(self.row).map(|bytes| PyBytes::new(py, bytes))
     }
 
-    /// (type, ms since 1970); type 0 = not available, with -1.
+    /// (type, ms since 1970); (0, -1) = not available.
     fn timestamp(&self) -> (i8, i64) {
         (self.columns().timestamp_types[self.row], self.columns().timestamps[self.row])
     }
@@ -109,27 +109,27 @@ impl Message {
     }
 }
 
-/// Some rows of one partition, and how many messages there are up to the last of them.
+/// Some rows of one partition. `end`: the number of messages of this run and all runs before it.
 struct Run {
     of: Arc<Partition>,
     rows: Range<usize>,
     end: usize,
 }
 
-/// Set in `taken` of an iterator that is shut.
+/// The bit of `taken` that means that the iterator is shut.
 const SHUT: usize = 1 << (usize::BITS - 1);
 
-/// Messages of some runs of columns, made as they are asked for.
+/// Makes the messages of some runs of columns on demand.
 ///
-/// How far it has come is one number, which changes when a message is there and nothing can go wrong any more.
+/// The progress is one number, `taken`, which changes only when a message is made and nothing can fail any more.
 #[pyclass(frozen, module = "legacy_consumer_native")]
 pub struct MessageIterator {
     runs: Vec<Run>,
-    /// How many messages have left it, and whether it is shut.
+    /// The number of messages handed out, and the bit `SHUT`.
     taken: AtomicUsize,
-    /// How many may have left it before `allow` is called again.
+    /// The most messages to hand out until the next call of `allow`.
     allowed: AtomicUsize,
-    /// The run of the last message that was asked for: where to look first.
+    /// The run of the last message made; the search for the next one begins there.
     current: AtomicUsize,
 }
 

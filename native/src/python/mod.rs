@@ -33,7 +33,7 @@ impl From<Fault> for PyErr {
     }
 }
 
-/// The records of one partition, or some of them: the memory is shared and never changes.
+/// The records of one partition, or some of them, in shared memory that never changes.
 #[pyclass(frozen, module = "legacy_consumer_native")]
 pub struct Columns {
     of: Arc<records::Columns>,
@@ -151,13 +151,13 @@ fn glance(record_set: Bytes, position: i64) -> (i64, i64) {
     records::glance(record_set.as_slice(), position)
 }
 
-/// Memory that responses were received into. Touched with the interpreter's lock held, so it is never waited for.
+/// Memory of earlier responses. A thread uses it only while it has the interpreter's lock, so none waits for it.
 static RESPONSES: Mutex<Vec<Py<PyByteArray>>> = Mutex::new(Vec::new());
 const MOST_RESPONSES: usize = 2;
 const RESPONSE_BYTES: RangeInclusive<usize> = 1 << 16..=16 << 20;
 
-/// Return memory for a response. It is the memory of an earlier response if nobody reads that any more: the system
-/// fills fresh memory with zeros, which takes as long as decoding.
+/// Return memory for a response: that of an earlier response if no view of it exists any more. The system fills new
+/// memory with zeros, which takes as long as decoding.
 #[pyfunction]
 #[pyo3(signature = (size, /))]
 fn buffer(py: Python<'_>, size: usize) -> PyResult<Bound<'_, PyAny>> {
@@ -184,7 +184,8 @@ fn first_bytes<'py>(memory: &Bound<'py, PyByteArray>, size: usize) -> PyResult<B
     PyMemoryView::from(memory.as_any())?.get_item(slice)
 }
 
-/// With size 0 at first: where there is no memory, CPython takes down a new one that it has not set up, and complains.
+/// Return a bytearray of this size. It is made with size 0 and then resized: if there is no memory for a new large one,
+/// CPython destroys an object that it has not set up, and reports an error.
 fn uninitialised(py: Python<'_>, size: usize) -> PyResult<Bound<'_, PyByteArray>> {
     isize::try_from(size)?;
     let made = PyByteArray::new(py, &[]);

@@ -8,23 +8,23 @@ use super::fault::Fault;
 use super::headers::are_headers;
 use super::numbers::{byte, nullable, take, varint, varlong};
 
-/// One byte each: length, attributes, time, offset, key length, value length, count of headers.
+/// Bytes, one each: length, attributes, time, offset, key length, value length, count of headers.
 pub const SMALLEST_RECORD: usize = 7;
 pub const BAD_COUNT: &str = "a batch that counts more records than its bytes can hold";
 
-/// What a batch says of all its records.
+/// The fields of a batch that concern all its records.
 #[derive(Clone, Copy)]
 pub struct Frame {
     pub base_offset: i64,
     pub last_offset: i64,
-    /// Of the first record; that of all if the broker gave it.
+    /// The time of the first record; with append time, of all records.
     pub time: i64,
     pub is_append_time: bool,
     pub count: usize,
 }
 
-/// Append the records of a batch to the columns, and move the position behind the batch. On a fault the columns are in
-/// between: take them back.
+/// Append the records of a batch to the columns, and move the position behind the batch. After a fault the columns hold
+/// a part of the batch: the caller calls `back_to`.
 pub fn push_records(data: &[u8], frame: &Frame, columns: &mut Columns, most: usize) -> Result<Pushed, Fault> {
     let mut left = data;
     for _ in 0..frame.count {
@@ -52,7 +52,7 @@ fn next_record<'a>(data: &mut &'a [u8], frame: &Frame) -> Result<Record<'a>, &'s
     const BAD_HEADERS: &str = "headers that do not end where their record does";
     let length = varint(data).ok_or(BAD_LENGTH)?;
     let mut record = take(data, length).ok_or(BAD_LENGTH)?;
-    byte(&mut record).ok_or(BAD_LENGTH)?; // the record's attributes, which mean nothing
+    byte(&mut record).ok_or(BAD_LENGTH)?; // the record's attributes, which are not used
     let time_delta = varlong(&mut record).ok_or(BAD_TIME)?;
     let offset_delta = varint(&mut record).ok_or(BAD_OFFSET)?;
     if offset_delta < 0 || offset_delta > frame.last_offset - frame.base_offset {
@@ -75,8 +75,8 @@ fn next_record<'a>(data: &mut &'a [u8], frame: &Frame) -> Result<Record<'a>, &'s
     })
 }
 
-/// Whether a control batch aborts its transaction: its record's key is a version and a type, 16 bits each, 0 for abort.
-/// None if it cannot be read.
+/// Return whether a control batch aborts its transaction; None if it cannot be read. The key of its record is a version
+/// and a type, 16 bits each; type 0 = abort.
 pub fn is_abort_marker(mut data: &[u8], frame: &Frame) -> Option<bool> {
     let record = next_record(&mut data, frame).ok()?;
     let is_whole = data.is_empty() == (frame.count == 1);

@@ -1,8 +1,8 @@
-//! Decompresses the content of a batch or a wrapper, with a bound that is known before any memory is allocated.
+//! Decompresses the content of a batch or a wrapper within a limit.
 //!
 //! gzip is read piece by piece up to the limit. The other formats state the largest possible output: snappy in its
 //! preamble, which cannot promise more than 64 bytes for 3; lz4 and zstd in the sizes of their blocks. That size is
-//! checked against the limit, and the library may not write beyond it.
+//! checked against the limit before memory is allocated, and the library may not write beyond it.
 //!
 //! Source: `KafkaLZ4BlockInputStream` and `SnappyInputStream` (xerial framing) as Kafka uses them, RFC 8878 for zstd,
 //! the LZ4 frame format 1.6.
@@ -23,7 +23,7 @@ const LZ4_WINDOW: usize = 1 << 16;
 const ZSTD_MAGIC: &[u8] = b"\x28\xb5\x2f\xfd";
 const ZSTD_BLOCK_BYTES: usize = 1 << 17;
 
-/// Memory to decompress into, used again and again.
+/// The memory into which batches are decompressed, one after the other.
 pub struct Decompressor {
     memory: Vec<u8>,
     zstd: Option<zstd_safe::DCtx<'static>>,
@@ -55,14 +55,14 @@ impl Drop for Decompressor {
 }
 
 impl Decompressor {
-    /// With the memory of an earlier one.
+    /// Take the memory of an earlier decompressor, if there is any.
     pub fn new() -> Decompressor {
         let (memory, zstd) = SPARE.take().unwrap_or_default();
         Decompressor { memory, zstd }
     }
 
-    /// `codec`: the number in the attributes. `magic`: the format around it; before 2, lz4 frames of old clients carry a
-    /// wrong checksum in their head, and zstd does not exist.
+    /// Return the decompressed bytes. `codec`: the number in the attributes. `magic`: the format of the entry; before 2
+    /// lz4 frames of old clients have a wrong checksum in their head, and zstd does not exist.
     pub fn decompress(&mut self, codec: u8, magic: u8, source: &[u8], limit: usize) -> Result<&[u8], Fault> {
         let limit = limit.min(i32::MAX as usize);
         let (name, size) = match codec {
@@ -102,7 +102,7 @@ impl Decompressor {
             let mut member = flate2::bufread::GzDecoder::new(source);
             loop {
                 if size == self.memory.len() {
-                    // one byte more than the limit shows that it is passed
+                    // a byte beyond the limit shows that there are more
                     let wanted = (2 * size).max(GZIP_PIECE).min(limit + 1);
                     self.room(wanted, limit + 1)?;
                 }
@@ -120,7 +120,7 @@ impl Decompressor {
             }
             source = member.into_inner();
             if !source.starts_with(GZIP_MAGIC) {
-                break; // what else may stand there is not for us, as in Java
+                break; // ignore other bytes after the last member, as Java does
             }
         }
         Ok(size)
@@ -202,7 +202,7 @@ fn take_u32(left: &mut &[u8]) -> Result<u32, Trouble> {
     Ok(u32::from_le_bytes(*number))
 }
 
-/// The header of an lz4 frame whose blocks are known to be complete.
+/// The header of an lz4 frame. `read` has checked that its blocks are complete.
 struct Lz4Frame<'a> {
     blocks: &'a [u8],
     block_bytes: usize,
@@ -210,13 +210,13 @@ struct Lz4Frame<'a> {
     has_block_checksums: bool,
     has_checksum: bool,
     content: Option<u64>,
-    /// Bytes that come out at most.
+    /// The most bytes that all blocks can decompress to.
     bound: usize,
 }
 
 impl<'a> Lz4Frame<'a> {
     fn read(source: &'a [u8], check_head: bool) -> Result<Lz4Frame<'a>, Trouble> {
-        // flags at 4, then the largest size of a block, content size 8 and dictionary 4 if flagged, checksum 1
+        // from byte 4 on: flags 1, size of blocks 1, content size 8 and dictionary 4 if flagged, checksum 1
         if !source.starts_with(LZ4_MAGIC) {
             return Err(other("not a frame"));
         }
@@ -259,7 +259,7 @@ impl<'a> Lz4Frame<'a> {
     }
 }
 
-/// The most bytes that can come out of all frames.
+/// Return the most bytes that all frames can decompress to.
 fn zstd_bound(source: &[u8]) -> Result<usize, Trouble> {
     let mut bound = 0usize;
     let mut left = source;
@@ -301,7 +301,7 @@ fn zstd_bound(source: &[u8]) -> Result<usize, Trouble> {
     Ok(bound)
 }
 
-/// A number of this many bytes, lowest first.
+/// Read a number of this many bytes, lowest first.
 fn take_bytes(left: &mut &[u8], count: usize) -> Result<u64, Trouble> {
     let (bytes, rest) = left.split_at_checked(count).ok_or(Trouble::Cut)?;
     *left = rest;

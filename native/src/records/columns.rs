@@ -1,23 +1,23 @@
-//! The columns as they grow. A batch that turns out to be damaged is taken back as a whole.
+//! Columns to which the decoder appends records. After a damaged batch, `back_to` removes all its records.
 
 use std::mem::take;
 
 use super::fault::Fault;
 use super::spare::{Spare, KEPT_BYTES};
 
-/// Bytes of all rows, one behind the other, as Arrow's type `binary` has them.
+/// The bytes of all rows, one after the other, as in Arrow's type `binary`.
 ///
-/// While all rows are null, they are counted and not written; while none is, no bits are written: most topics have no
-/// keys, and hardly one has values that are null.
+/// While all rows are null, they are only counted; while none is null, no bits are written. Most topics have no keys,
+/// and few have null values.
 #[derive(Debug, Clone)]
 pub struct Binary {
     /// Where each row begins, and where the last one ends.
     pub offsets: Vec<i32>,
     /// The bytes.
     pub data: Vec<u8>,
-    /// A bit for each row, the lowest first: 0 for null. Empty if no row ever was.
+    /// A bit for each row, the lowest first: 0 for null. Empty if no row is null.
     pub validity: Vec<u8>,
-    /// Rows, all of them null, of which nothing is written yet.
+    /// The number of rows if all are null; they are not written yet.
     first_nulls: usize,
 }
 
@@ -28,7 +28,7 @@ impl Default for Binary {
 }
 
 impl Binary {
-    /// A row's bytes, None for null and where there is no such row.
+    /// Return a row's bytes, None for null and for a row that does not exist.
     #[must_use]
     pub fn get(&self, row: usize) -> Option<&[u8]> {
         if !self.validity.is_empty() && self.validity.get(row / 8)? >> (row % 8) & 1 == 0 {
@@ -39,7 +39,7 @@ impl Binary {
         self.data.get(begin..end)
     }
 
-    /// How many of these rows are null.
+    /// Return how many of these rows are null.
     #[must_use]
     pub fn nulls(&self, rows: std::ops::Range<usize>) -> usize {
         if self.validity.is_empty() {
@@ -64,7 +64,7 @@ impl Binary {
         Ok(self.validity.try_reserve((self.len() + rows).div_ceil(8))?)
     }
 
-    /// Append a row, for which there is room: see `expect`.
+    /// Append a row; `expect` has reserved memory for it.
     #[inline(always)]
     fn push(&mut self, field: Option<&[u8]>) -> Result<(), Fault> {
         match field {
@@ -105,7 +105,7 @@ impl Binary {
         self.push_bit(false);
     }
 
-    /// Of the row whose offset was pushed last.
+    /// Append the bit of the row whose offset was pushed last.
     fn push_bit(&mut self, is_valid: bool) {
         let row = self.offsets.len() - 2;
         let bit = u8::from(is_valid) << (row % 8);
@@ -162,17 +162,17 @@ pub struct Columns {
     pub keys: Binary,
     /// Values.
     pub values: Binary,
-    /// Headers as they were written, from their count on; null for none.
+    /// Headers as the producer wrote them, from their count on; null for none.
     pub headers: Binary,
-    /// The position after all that was looked at: over gaps, control records and aborted transactions, too.
+    /// The position after all decoded entries, including gaps, control records and aborted transactions.
     pub next_offset: i64,
-    /// The record set holds more from there on: a limit was reached, or what follows is damaged.
+    /// Whether the record set holds more from there on: a limit was reached, or the next entry is damaged.
     pub has_more: bool,
-    /// Set when nothing whole was there but the beginning of an entry: how many bytes the set needs up to its end.
+    /// If the set ends inside the first wanted entry: the bytes of a set up to that entry's end.
     pub incomplete_size: Option<usize>,
 }
 
-/// One record on its way into the columns.
+/// One record to append.
 pub(super) struct Record<'a> {
     pub offset: i64,
     pub timestamp: i64,
@@ -182,18 +182,18 @@ pub(super) struct Record<'a> {
     pub headers: Option<&'a [u8]>,
 }
 
-/// Where the columns stood.
+/// A state of the columns, for `back_to`.
 #[derive(Clone, Copy)]
 pub(super) struct Mark {
     rows: usize,
     next_offset: i64,
 }
 
-/// What became of a record.
+/// The result of appending records.
 #[derive(PartialEq, Eq)]
 pub(super) enum Pushed {
     Yes,
-    /// The columns have as many rows as are wanted.
+    /// The columns have the most rows that the request allows.
     Full,
 }
 
@@ -211,7 +211,7 @@ impl Drop for Columns {
 }
 
 impl Columns {
-    /// Without records, in the memory of earlier ones.
+    /// Return columns without records, in the memory of earlier columns if there is any.
     #[must_use]
     pub(super) fn new(next_offset: i64) -> Columns {
         let (mut offsets, mut timestamps, mut timestamp_types, mut fields) = SPARE.take().unwrap_or_default();
@@ -233,19 +233,19 @@ impl Columns {
         }
     }
 
-    /// How many records there are.
+    /// Return the number of records.
     #[must_use]
     pub fn len(&self) -> usize {
         self.offsets.len()
     }
 
-    /// Whether there are none.
+    /// Return whether there are no records.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.offsets.is_empty()
     }
 
-    /// Bytes of memory that they take.
+    /// Return the bytes of memory that the records take.
     #[must_use]
     pub fn nbytes(&self) -> usize {
         let fields = [&self.keys, &self.values, &self.headers];
@@ -257,7 +257,8 @@ impl Columns {
         self.offsets.capacity() * 17 + fields.iter().sum::<usize>()
     }
 
-    /// The same records, copied if they fill little of memory that is worth keeping: a user may keep them for long.
+    /// Return the same records, copied if they fill less than a quarter of memory that `Spare` would keep: the user's
+    /// code may hold them for long.
     #[must_use]
     pub(super) fn fitted(self) -> Columns {
         let bytes = self.capacity();
@@ -297,7 +298,7 @@ impl Columns {
         Ok(self.values.data.try_reserve(bytes)?)
     }
 
-    /// No more records come.
+    /// Note that no more records follow: write rows that were only counted.
     pub(super) fn finish(&mut self) {
         for fields in [&mut self.keys, &mut self.values, &mut self.headers] {
             if fields.first_nulls > 0 {
@@ -306,7 +307,7 @@ impl Columns {
         }
     }
 
-    /// Append a record, unless it lies before the position, and move the position behind it. It was expected.
+    /// Append a record, unless it lies before the position, and move the position behind it. See `expect`.
     #[inline(always)]
     pub(super) fn push(&mut self, record: &Record, most: usize) -> Result<Pushed, Fault> {
         if record.offset < self.next_offset {

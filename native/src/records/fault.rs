@@ -1,14 +1,14 @@
 use std::collections::TryReserveError;
 use std::fmt;
 
-/// Why a record set cannot be read from a position on.
+/// The reason why a record set cannot be read from a position on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fault {
-    /// The bytes are not what the format says.
+    /// The bytes do not follow the format.
     Damaged(String),
-    /// Nothing but that more would come out of it than is allowed.
+    /// A batch would decompress to more bytes than this limit.
     TooLarge(usize),
-    /// The system gave no memory for it.
+    /// The system gave no memory for decoding.
     NoMemory,
 }
 

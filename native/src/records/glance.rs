@@ -1,4 +1,4 @@
-//! Where a partition goes on after a record set, by the heads of its entries alone.
+//! Finds where a partition continues after a record set, from the heads of its entries alone.
 
 use super::numbers::{int32, int64};
 
@@ -6,9 +6,9 @@ const HEAD: usize = 17;
 const BATCH_MINIMUM: i32 = 49;
 const LARGEST: i64 = i32::MAX as i64;
 
-/// (the position after the last whole entry, how many bytes the first one has if not even that is whole, else 0).
+/// Return (the position after the last complete entry, the bytes of the first one if it is incomplete, else 0).
 ///
-/// Nothing is checked: if the heads lie, decoding finds out.
+/// The heads are not checked: if one is wrong, decoding returns the fault.
 #[must_use]
 pub fn glance(set: &[u8], position: i64) -> (i64, i64) {
     let mut at = 0;
@@ -16,7 +16,7 @@ pub fn glance(set: &[u8], position: i64) -> (i64, i64) {
     while let (Some(offset), Some(size), Some(magic)) = (int64(set, at), int32(set, at + 8), set.get(at + 16)) {
         let Ok(length) = usize::try_from(size) else { break };
         if size < 14 {
-            break; // no entry is so small: decoding will say it
+            break; // no entry is so small: decoding returns the fault
         }
         if length > set.len() - at - 12 {
             if at == 0 {

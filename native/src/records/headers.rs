@@ -5,7 +5,7 @@ use super::numbers::{nullable, take, varint};
 /// A key, and a value or null.
 pub type Header<'a> = (&'a [u8], Option<&'a [u8]>);
 
-/// The headers, a key perhaps more than once; None if the bytes are not headers from the first to the last.
+/// Return the headers; a key may occur twice. None if the bytes are anything but headers.
 #[must_use]
 pub fn parse_headers(mut data: &[u8]) -> Option<Vec<Header<'_>>> {
     let count = varint(&mut data)?;
@@ -14,7 +14,7 @@ pub fn parse_headers(mut data: &[u8]) -> Option<Vec<Header<'_>>> {
     Some(found)
 }
 
-/// Whether this many headers fill the bytes exactly.
+/// Return whether this many headers fill the bytes exactly.
 pub(super) fn are_headers(data: &[u8], count: i64) -> bool {
     walk(data, count, |_| ()).is_some()
 }

@@ -1,8 +1,8 @@
 //! Messages of formats 0 and 1.
 //!
 //! offset 8, size 4, CRC 4, magic 1, attributes 1, timestamp 8 (format 1 only), key length 4, key, value length 4,
-//! value. Lengths are -1 for null. Inside a wrapper of format 1 offsets count from the wrapper's first message, and the
-//! wrapper's attributes say what the timestamps mean; if they are times of appending, the wrapper's own is that of all.
+//! value. Lengths are -1 for null. Inside a wrapper of format 1 offsets count from the wrapper's first message. The
+//! wrapper's attributes have the type of the timestamps; append time is the wrapper's own timestamp for all messages.
 
 use super::columns::{Columns, Pushed, Record};
 use super::fault::Fault;
@@ -16,7 +16,7 @@ const OFFSET_BEYOND: &str = "an offset beyond that of the compressed message aro
 
 type KeyAndValue<'a> = (Option<&'a [u8]>, Option<&'a [u8]>);
 
-/// A whole message, offset and size included; its size and its magic are known to be sound.
+/// A whole message, from its offset on; the caller has checked its size and its magic.
 #[derive(Clone, Copy)]
 pub struct Message<'a> {
     entry: &'a [u8],
@@ -39,7 +39,7 @@ impl<'a> Message<'a> {
         int64(self.entry, 0).unwrap_or(-1)
     }
 
-    /// -1 in format 0, which has none.
+    /// Milliseconds since 1970; -1 in format 0, which has none.
     pub fn timestamp(self) -> i64 {
         if self.magic() == 0 {
             -1
@@ -57,7 +57,7 @@ impl<'a> Message<'a> {
         self.entry.get(16..).is_some_and(|covered| crc32fast::hash(covered) == crc.cast_unsigned())
     }
 
-    /// Key and value.
+    /// Return the key and the value.
     pub fn fields(self) -> Result<KeyAndValue<'a>, &'static str> {
         let begin = ENTRY_HEAD + MESSAGE_MINIMUM[usize::from(self.magic() & 1)] - 8;
         let (key, value_at) = field(self.entry, begin).ok_or(BAD_KEY)?;
@@ -68,7 +68,7 @@ impl<'a> Message<'a> {
         Ok((key, value))
     }
 
-    /// Append it to the columns.
+    /// Append the message to the columns.
     pub fn push(self, columns: &mut Columns, most: usize) -> Result<Pushed, Fault> {
         let (key, value) = self.fields().map_err(|reason| Fault::Damaged(reason.into()))?;
         let timestamp_type = if self.magic() == 0 { 0 } else { 1 + i8::from(self.has_append_time()) };
@@ -86,8 +86,8 @@ fn field(entry: &[u8], at: usize) -> Option<(Option<&[u8]>, usize)> {
     Some((Some(entry.get(at + 4..end)?), end))
 }
 
-/// Append the messages that were compressed inside a wrapper, and move the position behind it. On a fault the columns
-/// are in between: take them back.
+/// Append the decompressed messages of a wrapper to the columns, and move the position behind the wrapper. After a
+/// fault the columns hold a part of them: the caller calls `back_to`.
 pub fn push_inner(
     inside: &[u8],
     wrapper: Message,
@@ -130,7 +130,7 @@ pub fn push_inner(
     Ok(Pushed::Yes)
 }
 
-/// How many messages lie there, all of them whole, and the offset of the last.
+/// Check the sizes and formats of all messages; return their number and the last offset.
 fn survey(inside: &[u8]) -> Result<(usize, i64), Fault> {
     let (mut at, mut count, mut last) = (0, 0, -1);
     while at < inside.len() {
@@ -157,7 +157,7 @@ fn survey(inside: &[u8]) -> Result<(usize, i64), Fault> {
     Ok((count, last))
 }
 
-/// Messages that were surveyed: (where each begins, the message).
+/// The messages after `survey`: (where each begins, the message).
 struct Entries<'a> {
     data: &'a [u8],
     at: usize,

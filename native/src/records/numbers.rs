@@ -1,4 +1,4 @@
-//! Numbers as the formats write them. Each reader is told what it may read, and says None where that is not enough.
+//! Reads numbers of the formats. Each function gets the bytes that it may read, and returns None if they are too few.
 
 pub fn int16(data: &[u8], at: usize) -> Option<i16> {
     Some(i16::from_be_bytes(data.get(at..at.checked_add(2)?)?.try_into().ok()?))
@@ -12,7 +12,7 @@ pub fn int64(data: &[u8], at: usize) -> Option<i64> {
     Some(i64::from_be_bytes(data.get(at..at.checked_add(8)?)?.try_into().ok()?))
 }
 
-/// The next byte.
+/// Read the next byte.
 #[inline(always)]
 pub fn byte(data: &mut &[u8]) -> Option<u8> {
     let (first, rest) = data.split_first()?;
@@ -20,7 +20,7 @@ pub fn byte(data: &mut &[u8]) -> Option<u8> {
     Some(*first)
 }
 
-/// Zigzag, 7 bits a byte, lowest first: 32 bits in at most 5 bytes.
+/// Read 32 bits in at most 5 bytes: zigzag, 7 bits a byte, lowest first.
 #[inline(always)]
 pub fn varint(data: &mut &[u8]) -> Option<i64> {
     let first = byte(data)?;
@@ -38,7 +38,7 @@ pub fn varint(data: &mut &[u8]) -> Option<i64> {
     None
 }
 
-/// The same of 64 bits in at most 10 bytes.
+/// Read 64 bits in at most 10 bytes, like `varint`.
 #[inline(always)]
 pub fn varlong(data: &mut &[u8]) -> Option<i64> {
     let first = byte(data)?;
@@ -59,7 +59,7 @@ pub fn varlong(data: &mut &[u8]) -> Option<i64> {
     None
 }
 
-/// Read this many bytes; none for a negative count.
+/// Read this many bytes; None for a negative count.
 #[inline]
 pub fn take<'a>(data: &mut &'a [u8], count: i64) -> Option<&'a [u8]> {
     let (taken, rest) = data.split_at_checked(usize::try_from(count).ok()?)?;

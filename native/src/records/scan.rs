@@ -1,7 +1,7 @@
 //! The walk over the entries of a record set.
 //!
-//! Every format begins alike: offset 8 bytes, size of the rest 4, four bytes, magic 1. Offsets are not covered by any
-//! CRC; they are only made sure to leave room for sums.
+//! Entries of all formats begin alike: offset 8 bytes, size of the rest 4, four bytes, magic 1. No CRC covers offsets;
+//! the walk only checks that sums with them cannot overflow.
 
 use super::batch::{is_abort_marker, push_records, Frame, BAD_COUNT, SMALLEST_RECORD};
 use super::codec::Decompressor;
@@ -16,7 +16,7 @@ pub const APPEND_TIME_FLAG: u8 = 8;
 const TRANSACTIONAL_FLAG: u8 = 16;
 const CONTROL_FLAG: u8 = 32;
 pub const ENTRY_HEAD: usize = 12;
-/// Bytes behind the size of an empty message of formats 0 and 1: CRC, magic, attributes, (timestamp,) two lengths.
+/// Bytes after the size in an empty message of formats 0 and 1: CRC, magic, attributes, (timestamp,) two lengths.
 pub const MESSAGE_MINIMUM: [usize; 2] = [14, 22];
 const BATCH_HEAD: usize = 61;
 const HIGHEST_OFFSET: i64 = i64::MAX - (1 << 32) + 1;
@@ -26,17 +26,17 @@ pub const BAD_CRC: &str = "a CRC that does not match";
 /// The requested part of a record set, and the limits of its decoding.
 #[derive(Debug, Clone)]
 pub struct Request<'a> {
-    /// The first offset that is wanted.
+    /// The first wanted offset.
     pub position: i64,
-    /// (producer id, first offset) of aborted transactions, to leave these out; None to read what is not committed, too.
+    /// (producer id, first offset) of aborted transactions to leave out; None = read uncommitted records, too.
     pub aborted: Option<&'a [(i64, i64)]>,
-    /// Records at most.
+    /// The most records.
     pub max_records: usize,
-    /// What one batch may decompress to.
+    /// The most bytes to which one batch may decompress.
     pub max_batch_bytes: usize,
-    /// Once this many bytes are decompressed, the columns end with that batch.
+    /// The columns end with the batch that reaches this many decompressed bytes.
     pub max_decompressed_bytes: usize,
-    /// Whether checksums are looked at.
+    /// Whether to check the checksums.
     pub check_crcs: bool,
 }
 
@@ -53,10 +53,10 @@ impl Default for Request<'_> {
     }
 }
 
-/// Decode the records at the position and behind it, as many as are whole and within the limits.
+/// Decode the complete records from the position on, within the limits.
 ///
 /// # Errors
-/// What comes first at the position cannot be read.
+/// The first entry at the position cannot be read.
 pub fn decode(set: &[u8], request: &Request) -> Result<Columns, Fault> {
     let mut walk = Walk {
         set,
@@ -87,12 +87,12 @@ pub fn decode(set: &[u8], request: &Request) -> Result<Columns, Fault> {
 }
 
 enum Step {
-    /// Go on with the entry there.
+    /// Continue with the entry at this place.
     To(usize),
-    /// The set ends inside an entry; up to the end of that entry it would have this many bytes.
+    /// The set ends inside an entry; a set up to the end of that entry has this many bytes.
     Cut(usize),
     End,
-    /// More is there, and not wanted now.
+    /// The set holds more, but the columns have reached a limit.
     Limit,
 }
 
@@ -245,7 +245,7 @@ impl Walk<'_> {
     }
 }
 
-/// The records of a batch, decompressed.
+/// Return the decompressed records of a batch.
 fn inside<'a>(
     decompressor: &'a mut Decompressor,
     batch: &Batch<'a>,
@@ -265,7 +265,7 @@ fn inside<'a>(
 }
 
 fn batch(entry: &[u8], base_offset: i64, at: usize) -> Result<Batch<'_>, Fault> {
-    // the head is whole: see BATCH_HEAD
+    // the caller has checked that the entry has BATCH_HEAD bytes
     let long = |place| int64(entry, place).unwrap_or(-1);
     let last_delta = int32(entry, 23).unwrap_or(-1);
     let attributes = entry[22];

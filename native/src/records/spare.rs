@@ -1,16 +1,17 @@
-//! Memory that is used again, one record set after the other.
+//! Keeps memory of earlier record sets for later ones.
 //!
-//! The system fills each page with zeros when it is first touched, which takes longer than decoding into it. And large
-//! blocks that are allocated and freed by turns leave holes, so the process grows.
+//! The system fills a new page with zeros at its first use, which takes longer than decoding into it. And allocating
+//! and freeing large blocks in turn leaves holes, so the process grows.
 
 use std::sync::Mutex;
 
-/// At most this many are kept: a consumer on two processors reads one, and has two decoded ahead.
+/// The most pieces that are kept: a consumer on two processors reads one, and has two decoded ahead.
 const MOST: usize = 3;
-/// Bytes of what is kept. Less is not worth it, more is given back to the system.
+/// Bytes of a piece that is kept: keeping less saves too little, and more would hold too much memory.
 pub const KEPT_BYTES: std::ops::RangeInclusive<usize> = 1 << 16..=8 << 20;
 
-/// What is not in use. No caller waits for the lock: in a forked child a thread may hold it that is not there.
+/// Memory that is not in use. No caller waits for the lock: in a forked child its holder may be a thread that exists
+/// only in the parent.
 pub struct Spare<T>(Mutex<Vec<T>>);
 
 impl<T> Spare<T> {
@@ -22,7 +23,7 @@ impl<T> Spare<T> {
         self.0.try_lock().ok()?.pop()
     }
 
-    /// Keep it, if it has a size worth keeping and there is room. `bytes`: how much memory it holds.
+    /// Keep this memory if its size is in `KEPT_BYTES` and there is room. `bytes`: the size.
     pub fn give(&self, memory: T, bytes: usize) {
         if !KEPT_BYTES.contains(&bytes) {
             return;

@@ -1,4 +1,4 @@
-//! Which batches belong to aborted transactions.
+//! Finds the batches of aborted transactions.
 //!
 //! Source: Kafka's Java consumer, `Fetcher.PartitionRecords`: a transaction begins at its first offset and ends with its
 //! producer's next control batch.
@@ -19,19 +19,19 @@ impl AbortedProducers {
         AbortedProducers { waiting, open: HashSet::new() }
     }
 
-    /// The walk has come to a batch with this last offset.
+    /// Note that the walk has reached a batch with this last offset.
     pub fn come_to(&mut self, last_offset: i64) {
         while let Some((producer_id, _)) = self.waiting.pop_if(|(_, first_offset)| *first_offset <= last_offset) {
             self.open.insert(producer_id);
         }
     }
 
-    /// Whether this producer's transactional records are to be left out here.
+    /// Return whether this producer's transactional records are left out at this place.
     pub fn has(&self, producer_id: i64) -> bool {
         self.open.contains(&producer_id)
     }
 
-    /// The walk has met the marker that aborts the producer's transaction.
+    /// Note that the walk has reached the marker that aborts the producer's transaction.
     pub fn end(&mut self, producer_id: i64) {
         self.open.remove(&producer_id);
     }
