@@ -1,8 +1,7 @@
 """All properties as data: name, type, default and meaning. Documents and tests use this table.
 
-Names, defaults and limits are those of Kafka's kafka.consumer.ConsumerConfig, 0.8.2.2
-to 1.1.1; `zookeeper.ssl.*` are spelled as Kafka's tools and brokers do since 2.5; `ssl.*` and `sasl.*` as librdkafka
-does.
+Names, defaults and limits are those of Kafka's kafka.consumer.ConsumerConfig, 0.8.2.2 to 1.1.1. The names of
+`zookeeper.ssl.*` are those of Kafka's tools and brokers since 2.5; the names of `ssl.*` and `sasl.*` are librdkafka's.
 """
 
 from __future__ import annotations

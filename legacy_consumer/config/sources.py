@@ -173,7 +173,7 @@ def _checked(known: Property, value: object, notes: list[str]) -> Value:
             if not isinstance(value, str):
                 raise ConfigError(known.name, None if known.kind is Kind.SECRET else value, "must be text")
             if known.name.endswith(".location") and not value:
-                # perhaps a template without its variable: one library would use the system's files, another none
+                # perhaps an unset variable in a template; with "" one library uses the system's files, another none
                 raise ConfigError(known.name, None, "is empty: give a file, or leave the property out")
             return value
 

@@ -208,7 +208,7 @@ class BrokerStore(MemoryStore):
         self._topics_told[topic] = time.monotonic()
 
     def _put(self, path: str, data: bytes) -> None:
-        # one operation, because other threads read meanwhile
+        # one change, not a deletion and a creation: other threads read meanwhile
         if self.exists(path) is None:
             self.create(path, data, make_parents=True)
         else:
@@ -216,6 +216,6 @@ class BrokerStore(MemoryStore):
 
 
 def _state(known: PartitionMetadata) -> bytes:
-    # epochs are the controller's, which tells ZooKeeper
+    # only ZooKeeper has the controller's epochs
     document = {"controller_epoch": -1, "leader_epoch": -1, "version": 1}
     return json.dumps({**document, "leader": known.leader, "isr": list(known.in_sync)}).encode()

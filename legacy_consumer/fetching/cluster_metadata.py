@@ -34,7 +34,7 @@ class ClusterMetadata:
     registration_version: int = 4
 
     def check(self) -> None:
-        """Raises: BrokersUnavailableError if the answer names no broker.
+        """Check that the answer names a broker. Raises: BrokersUnavailableError.
 
         A broker that has just started names no broker, and no topic, until the controller has sent it the metadata.
         """

@@ -24,7 +24,7 @@ from zk_layout.loggers import safe_logger
 logger = safe_logger(__name__)
 
 SMALL_ANSWER_BYTES = 16 * 1024 * 1024
-"""More bytes than any answer has, except one to a fetch: 100,000 partitions in metadata."""
+"""The most bytes of an answer, except of one to a fetch: enough for the metadata of 100,000 partitions."""
 _AT_ONCE = 4 * 1024 * 1024
 _READABLE_BYTES = 4 * 1024 * 1024
 """The bytes of a response, or its rest, that must have arrived before the socket counts as readable."""

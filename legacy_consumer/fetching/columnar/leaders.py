@@ -86,7 +86,7 @@ def match_leaders(
 
 
 def _data(znode: Znode | NotPermittedError) -> bytes | None:
-    """Raises: the error, if it is one."""
+    """Return the znode's data. Raises: the error that stands for a hidden znode."""
     if isinstance(znode, NotPermittedError):
         raise znode
     return znode.data
@@ -166,7 +166,7 @@ class LeaderReader:
 
     def _look_at(self, partitions: list[TopicPartition], ids: Sequence[int]) -> Leaders:
         if not ids:
-            # asked again and again while there is none, so the states are spared
+            # without brokers the search is repeated again and again, so it does not read the states
             return match_leaders({}, {}, self._protocol)
         paths = [BrokerIdPath(broker_id).path for broker_id in ids]
         paths += [PartitionStatePath(*tp).path for tp in partitions]
@@ -186,12 +186,12 @@ class LeaderReader:
         left_out: dict[int, str] = {}
         for broker_id, znode in zip(ids, znodes, strict=True):
             if znode is None:
-                continue  # it went away meanwhile
+                continue  # the broker left between the two reads
             try:
                 [brokers[broker_id]] = self._hosts.keep([decode_broker(BrokerIdPath(broker_id).path, _data(znode))])
             except (MalformedZnodeError, NotPermittedError) as error:
                 left_out[broker_id] = str(error)
-        # they are looked at again every second while a leader is missing
+        # while a leader is missing, the registrations are read every second: log each reason only once
         known, self._left_out = self._left_out, left_out
         warn_of_left_out([reason for broker_id, reason in left_out.items() if known.get(broker_id) != reason])
         leaders = match_leaders(states, brokers, self._protocol)
@@ -199,7 +199,7 @@ class LeaderReader:
         return leaders
 
     def _ask_brokers(self, partitions: list[TopicPartition], error: ZooKeeperError) -> Leaders:
-        """Metadata from the brokers that were last known; the first one that answers counts."""
+        """Ask the last known brokers for metadata; the first answer counts."""
         for address in self._brokers.values():
             try:
                 connection = self._open_connection(address)
@@ -215,7 +215,7 @@ class LeaderReader:
         version = connection.versions.of(Api.METADATA)
         topics = {tp.topic for tp in partitions}
         if version < FIRST_THAT_CREATES_NO_TOPIC:
-            topics &= self._topics  # others may not exist, and would be created
+            topics &= self._topics  # other topics may not exist, and the request would create them
         if not topics:
             return Leaders(missing=dict.fromkeys(partitions, "ZooKeeper cannot be asked about it for now"))
         body = encode_metadata(version, sorted(topics))

@@ -1,4 +1,4 @@
-"""Reads the starts and ends of logs from the leaders, over connections of its own."""
+"""Reads the first offsets and ends of logs from the leaders, over connections of its own."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ _SHORTEST_S = 0.1
 
 
 class ColumnarLogOffsets:
-    """Implements LogOffsets: one request to each leader. From any thread, one question at a time.
+    """Implements LogOffsets: one request to each leader. Any thread may call; a call waits for the one before.
 
-    timeout_s bounds each question. Partitions without an answer are missing from it and named in the log.
+    timeout_s: the time of each call. Partitions without an answer are missing from the result, and named in the log.
     Raises: BrokersUnavailableError if no broker answers; BrokerRefusedError, MissingListenerError, ZooKeeperError.
     """
 
@@ -50,11 +50,11 @@ class ColumnarLogOffsets:
         self._closed = False
 
     def earliest(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """The offset of the first message of each log."""
+        """Return the offset of the first message of each log."""
         return self._known(dict.fromkeys(partitions, EARLIEST))
 
     def latest(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """The offset after the last message of each log; of the last one that readers of committed messages get."""
+        """Return the end of each log: after its last message, or with read_committed its last stable offset."""
         return self._known(dict.fromkeys(partitions, LATEST))
 
     def at_time(self, partition: TopicPartition, time_ms: int) -> int | None:
@@ -68,9 +68,9 @@ class ColumnarLogOffsets:
         return answer.offset if answer.offset >= 0 else None
 
     def before(self, partition: TopicPartition, time_ms: int, most: int) -> list[int]:
-        """The begins of segments last written to by then, newest first; at LATEST the log's end before them.
+        """Return the first offsets of segments last written to by then, newest first; with LATEST after the log's end.
 
-        A broker from 4.0 on knows one at most. Raises: as at_time.
+        most: the limit of offsets; a broker from 4.0 on returns one at most. Raises: as at_time.
         """
         answer = self._answer(partition, time_ms, most)
         return [offset for offset in (answer.offset, *answer.earlier) if offset >= 0]
@@ -89,7 +89,7 @@ class ColumnarLogOffsets:
         return answer
 
     def close(self) -> None:
-        """Free the connections; twice is harmless. A question in another thread ends with an error."""
+        """Close the connections; twice is harmless. A call in another thread ends with an error."""
         self._closed = True
         for connection in list(self._connections.values()):
             connection.close()
@@ -106,7 +106,7 @@ class ColumnarLogOffsets:
     def _ask(
         self, times: Mapping[TopicPartition, int], most: int = 1
     ) -> tuple[dict[TopicPartition, ListedOffset], dict[TopicPartition, str]]:
-        """(answers, why there is none)."""
+        """Return (answers, {partition: why it has no answer})."""
         if not times:
             return {}, {}
         deadline = time.monotonic() + self._timeout_s
@@ -123,13 +123,13 @@ class ColumnarLogOffsets:
             answers: dict[TopicPartition, ListedOffset] = {}
             reasons = dict(leaders.missing)
             unheard: BrokersUnavailableError | None = None
-            # one broker that does not answer leaves time to ask the others
+            # each broker gets a part of the time, so a silent one leaves time for the others
             for remaining, (address, own) in zip(range(len(by_broker), 0, -1), by_broker.items(), strict=True):
                 left_s = max(_SHORTEST_S, (deadline - time.monotonic()) / remaining)
                 try:
                     answers.update(self._ask_broker(address, own, most, left_s))
                 except BrokersUnavailableError as error:
-                    # one that refuses us is one broker's trouble as well, as long as others answer
+                    # a refusal is an error only if no broker answers; it then takes precedence over other errors
                     unheard = error if not isinstance(unheard, BrokerRefusedError) else unheard
                     reasons.update(dict.fromkeys(own, str(error)))
             if isinstance(unheard, BrokerRefusedError) and not answers:
@@ -147,7 +147,7 @@ class ColumnarLogOffsets:
         except BrokersUnavailableError:
             if is_fresh or self._closed:
                 raise
-            # it may have been closed for being idle, which shows with the next use only
+            # the broker may have closed the idle connection, which only the next request shows
             return self._ask_over(self._connection(address, timeout_s), times, most, timeout_s)
 
     def _connection(self, address: BrokerAddress, timeout_s: float) -> Connection:
@@ -164,7 +164,7 @@ class ColumnarLogOffsets:
         try:
             version = connection.versions.of(Api.LIST_OFFSETS)
             if most > 1 and connection.versions.has(Api.LIST_OFFSETS, 0):
-                version = 0  # the only one that tells several
+                version = 0  # only version 0 returns several offsets
             body = encode_list_offsets(version, times, read_committed=self._read_committed, most=most)
             answer = connection.ask(Api.LIST_OFFSETS, body, timeout_s, version=version)
             answered = decode_list_offsets(version, answer)
@@ -172,7 +172,7 @@ class ColumnarLogOffsets:
             self._drop(connection)
             raise BrokersUnavailableError(str(error)) from error
         except BaseException:
-            # Ctrl-C may strike between a request and its answer: the next request would read that answer
+            # Ctrl-C may come between a request and its answer: the next request would read that answer
             self._drop(connection)
             raise
         return {tp: answer for tp, answer in answered.items() if tp in times}

@@ -29,10 +29,10 @@ _NOBODY = -1
 
 
 class MetadataAsker:
-    """Over a connection that it keeps; not for two threads at once.
+    """Implements bootstrap.MetadataAsker over one connection, which it keeps. Only one thread at a time may use it.
 
-    A broker before 0.10 hangs up when it is asked for its versions, and is spoken with as a broker that registers in
-    version 1 (0.8), or 2 (0.9) where the listener is none that 0.8 has.
+    A broker before 0.10 closes the connection when it is asked for its versions. It is then asked once more, as one
+    that registers in version 1 (0.8), or in version 2 (0.9) if 0.8 has no such listener.
     """
 
     def __init__(self, config: ClusterConfig) -> None:
@@ -52,7 +52,7 @@ class MetadataAsker:
             try:
                 return self._ask_over(connection, topics)
             except BrokersUnavailableError as error:
-                # it may have been closed for being idle
+                # the broker may have closed the idle connection
                 logger.debug("asked anew: %s", error)
         self.close()
         begun = time.monotonic()
@@ -62,7 +62,7 @@ class MetadataAsker:
             raise
         except BrokersUnavailableError as error:
             if time.monotonic() - begun >= self._timeout_s / 2:
-                raise  # it is silent, as while it starts: later it would answer, and be taken for an old one
+                raise  # a broker is silent while it starts; asked again it might answer, and would count as old
             try:
                 found = self._ask_over(self._open(server, self._oldest), topics)
             except BrokersUnavailableError as again:
@@ -82,13 +82,13 @@ class MetadataAsker:
             self.close()
             raise BrokersUnavailableError(str(error)) from error
         except BaseException:
-            # Ctrl-C may strike between a request and its answer: the next request would read that answer
+            # Ctrl-C may come between a request and its answer: the next request would read that answer
             self.close()
             raise
         return replace(found, registration_version=connection.address.registration_version)
 
     def close(self) -> None:
-        """Hang up; twice is harmless, and the next question connects again."""
+        """Close the connection; twice is harmless, and the next request connects again."""
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()

@@ -1,4 +1,4 @@
-"""Opening a connection: TCP, TLS, the versions that are spoken, SASL. Waits, so it is done on a thread of its own."""
+"""Opens a connection: TCP, TLS, the versions of requests, SASL. This waits, so Opening does it on its own thread."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ from zk_layout.running_threads import OwnThread
 logger = safe_logger(__name__)
 
 _LARGEST_ANSWER = 64 * 1024
-"""The name of a broker that is not known yet."""
+"""The most bytes of an answer while the connection is opened, since any server may listen at the address."""
 _LONGEST_REASON = 200
-"""The characters of such a broker's text that reach an error, which is logged with each attempt."""
+"""The most characters of such a broker's text in an error, which is logged with each attempt."""
 
 
 def open_connection(
@@ -47,9 +47,10 @@ def open_connection(
     receive_buffer_bytes: int,
     opened: Callable[[socket.socket], None] | None = None,
 ) -> Connection:
-    """Connect, within timeout_s. opened is given the socket at once, so that another thread can shut it.
+    """Connect and log in within timeout_s. opened: gets the connected socket, so that another thread can shut it down.
 
-    Raises: BrokersUnavailableError; BrokerRefusedError if we may not come in, or do not trust the broker.
+    Raises: BrokersUnavailableError; BrokerRefusedError if the broker refuses this client, or this client does not trust
+    the broker.
     """
     deadline = time.monotonic() + timeout_s
     sock = _connect(address, deadline, receive_buffer_bytes)
@@ -83,10 +84,10 @@ def _left(deadline: float) -> float:
 
 
 def _connect(address: BrokerAddress, deadline: float, receive_buffer_bytes: int) -> socket.socket:
-    """To the first of the host's addresses that answers; one that does not leaves time for the others."""
+    """Connect to the first of the host's addresses that answers; each gets an equal part of the time that is left."""
     try:
         found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
-    except (OSError, ValueError, OverflowError) as error:  # a name that cannot be encoded, a port that cannot be
+    except (OSError, ValueError, OverflowError) as error:  # a name that cannot be encoded, an impossible port
         raise _unreachable(address, error) from error
     failure: OSError | None = None
     for remaining, (family, kind, protocol, _, where) in zip(range(len(found), 0, -1), found, strict=True):
@@ -122,7 +123,7 @@ def _secure(sock: socket.socket, address: BrokerAddress, security: Security, dea
         raise BrokersUnavailableError(f"{address.in_words}: it broke off during TLS") from error
     except ssl.SSLError as error:
         raise BrokerRefusedError(str(address), f"TLS failed: {error.reason or error}") from error
-    except (OSError, ValueError) as error:  # a ValueError: a host name that no certificate can be for
+    except (OSError, ValueError) as error:  # ValueError: no certificate can have such a host name
         reason = getattr(error, "strerror", None) or error
         raise BrokersUnavailableError(f"{address.in_words}: TLS broke off: {reason}") from error
 
@@ -143,7 +144,7 @@ def _log_in(connection: Connection, login: SaslLogin, deadline: float) -> None:
         )
     if answer.error != error_codes.NONE:
         raise BrokerRefusedError(where, f"SASL handshake: {error_codes.error_name(answer.error)}")
-    # a broker of 0.10 that has a handshake 1 does not exist, but one without SaslAuthenticate must not be sent any
+    # all brokers with handshake 1 have SaslAuthenticate; one that does not report it must not get it all the same
     wrapped = version >= 1 and Api.SASL_AUTHENTICATE in connection.versions.chosen
     exchange = _Exchange(connection, login.mechanism, deadline, wrapped=wrapped)
     if login.mechanism == "PLAIN":
@@ -158,7 +159,7 @@ def _log_in(connection: Connection, login: SaslLogin, deadline: float) -> None:
 
 
 class _Exchange:
-    """Sends SASL messages, bare or wrapped."""
+    """Sends SASL messages. wrapped: in SaslAuthenticate requests; otherwise without a header."""
 
     def __init__(self, connection: Connection, mechanism: str, deadline: float, *, wrapped: bool) -> None:
         self._connection = connection
@@ -167,7 +168,7 @@ class _Exchange:
         self._wrapped = wrapped
 
     def say(self, message: bytes) -> bytes:
-        """The answer to a message. Raises: BrokerRefusedError."""
+        """Send a message and return the broker's answer. Raises: BrokerRefusedError."""
         connection = self._connection
         if self._wrapped:
             answer = decode_authenticate(
@@ -185,12 +186,12 @@ class _Exchange:
                 raise MalformedResponseError("SASL", f"a message of {size} bytes")
             return connection.read_bytes(size, left)
         except BrokersUnavailableError as error:
-            # brokers before 1.0 say no by hanging up
+            # brokers before 1.0 refuse credentials by closing the connection
             reason = f"{error.reason}; before Kafka 1.0 that is the answer to credentials that are not known"
             raise self.refused(reason) from error
 
     def refused(self, reason: str) -> BrokerRefusedError:
-        """The error that says so."""
+        """Return the error for refused credentials."""
         return BrokerRefusedError(
             str(self._connection.address),
             f"{self._mechanism} authentication failed, see the credentials: {reason[:_LONGEST_REASON]}",
@@ -198,7 +199,7 @@ class _Exchange:
 
 
 class Opening:
-    """A connection that a thread of its own opens; call result() once is_done."""
+    """Opens a connection on its own thread; call result() once is_done."""
 
     def __init__(
         self, open_it: Callable[[Callable[[socket.socket], None]], Connection], on_done: Callable[[], None]
@@ -222,7 +223,10 @@ class Opening:
         return self._connection
 
     def close(self, wait_s: float) -> None:
-        """Give up, and hang up; the thread ends at once, or when connecting times out."""
+        """Stop, and close the connection; wait up to wait_s for the thread.
+
+        The thread ends at once, or when connecting times out.
+        """
         with self._lock:
             self._closed = True
             sock = self._socket

@@ -22,12 +22,12 @@ from legacy_consumer.errors import MalformedResponseError
 _NUMBER = re.compile("[0-9]{1,7}")
 HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 _ITERATIONS = range(4096, 1_000_001)
-"""RFC 7677 asks for 4,096 at least: of fewer, a proof lets whoever asked for it guess the password quickly. More than a
-million would keep us busy for seconds."""
+"""RFC 7677 requires 4,096 at least: with fewer, a false broker could quickly guess the password from our proof. More
+than a million take seconds."""
 
 
 class ScramClient:
-    """One exchange: first(), final(challenge), verify(outcome)."""
+    """The client in one exchange: first(), then final(challenge), then verify(outcome)."""
 
     def __init__(self, mechanism: str, user: str, password: str, nonce: str | None = None) -> None:
         self._hash = HASHES[mechanism]
@@ -38,11 +38,11 @@ class ScramClient:
         self._signature = b""
 
     def first(self) -> bytes:
-        """The first message."""
+        """Return the first message."""
         return f"n,,{self._bare}".encode()
 
     def final(self, challenge: bytes) -> bytes:
-        """Return the proof. Raises: ValueError with the reason of a server that refuses, MalformedResponseError."""
+        """Return the proof. Raises: ValueError with the server's reason if it refuses, MalformedResponseError."""
         fields = self._fields(challenge)
         nonce = fields.get("r", "")
         if not nonce.startswith(self._nonce) or nonce == self._nonce:
@@ -63,7 +63,7 @@ class ScramClient:
         return f"{without_proof},p={base64.b64encode(proof).decode()}".encode()
 
     def verify(self, outcome: bytes) -> None:
-        """See whether the server knows the password. Raises: as final."""
+        """Check that the server knows the password. Raises: as final."""
         given = self._base64(self._fields(outcome).get("v", ""))
         if not hmac.compare_digest(given, self._signature):
             raise self._malformed("the server's signature is wrong: it does not know the password")
@@ -75,7 +75,7 @@ class ScramClient:
             raise self._malformed("it is not UTF-8") from error
         fields = {part[:1]: part[2:] for part in parts if part[1:2] == "="}
         if "e" in fields:
-            raise ValueError(fields["e"])  # the server says no
+            raise ValueError(fields["e"])  # the server refuses
         return fields
 
     def _base64(self, text: str) -> bytes:

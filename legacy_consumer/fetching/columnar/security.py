@@ -1,6 +1,6 @@
 """TLS by the standard library's ssl, and the SASL login. fetchers.py lists the supported properties.
 
-The names and defaults are librdkafka's, so that a configuration means the same to both.
+The names and defaults are librdkafka's, so that a configuration means the same with both fetchers.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from zk_layout.errors import ConfigError
 
 @dataclass(frozen=True, slots=True)
 class SaslLogin:
-    """mechanism is PLAIN or one of scram.HASHES."""
+    """The user's credentials. mechanism: PLAIN or one of scram.HASHES."""
 
     mechanism: str
     user: str
@@ -24,7 +24,7 @@ class SaslLogin:
 
 @dataclass(frozen=True, slots=True)
 class Security:
-    """How to speak to a listener; without tls and sasl it is plain."""
+    """The TLS context and SASL login for one kind of listener; both None for PLAINTEXT."""
 
     protocol: str
     tls: ssl.SSLContext | None = None
@@ -32,7 +32,7 @@ class Security:
 
 
 def security_of(config: ClusterConfig) -> Security:
-    """Read the certificates. Raises: ConfigError for one that cannot be used, or a missing user or password."""
+    """Read the certificates. Raises: ConfigError for a file that cannot be used, or a missing user or password."""
     given = dict(config.kafka_security)
     protocol = config.security_protocol
     tls = _context(given) if protocol.endswith("SSL") else None
@@ -77,7 +77,7 @@ def _context(given: dict[str, str]) -> ssl.SSLContext:
 
 
 class _naming:  # noqa: N801
-    """Turn errors of OpenSSL and the file system into a ConfigError that names the property."""
+    """Turns errors of OpenSSL and the file system into a ConfigError that names the property."""
 
     def __init__(self, name: str, value: str | None, trouble: str = "cannot be used") -> None:
         self._name = name
@@ -89,7 +89,7 @@ class _naming:  # noqa: N801
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         if isinstance(error, ssl.SSLError):
-            # that of set_ciphers has no reason
+            # the error of set_ciphers has no reason
             reason = getattr(error, "reason", None) or error
             raise ConfigError(self._name, self._value, f"{self._trouble}: {reason}") from error
         if isinstance(error, OSError):

@@ -1,6 +1,6 @@
-"""A fetcher's connections, one to each broker that it was told to open: carried out, waited for, received from.
+"""The connections of a fetcher, one to each broker: carries out the core's orders, waits, and receives responses.
 
-Nothing is decided here. Nothing waits but wait(), for all sockets and for a bell, which other threads ring.
+It decides nothing. Only wait() waits: for all sockets, and for another thread that calls ring().
 """
 
 from __future__ import annotations
@@ -22,7 +22,10 @@ _CLOSE_WAIT_S = 1.0
 
 
 class BrokerSockets:
-    """For the polling thread, except ring(); close() when no thread polls. begin_opening rings when it is done."""
+    """Only the polling thread may use it; but any thread may call ring(), and close() while no thread polls.
+
+    begin_opening: begins to connect to a broker, and calls its second argument once that is done.
+    """
 
     def __init__(
         self,
@@ -42,20 +45,20 @@ class BrokerSockets:
         """{broker: the number of its last response, counted over all brokers}."""
 
     def _begin(self) -> None:
-        # not selectors: the Python around its call is 4 % of what an empty answer costs a member at rest
+        # not selectors: its Python code takes 4 % of the time that a member at rest needs for an empty answer
         self._poll = select.poll()
         self._poll.register(self._bell_in, select.POLLIN)
         self._polled: dict[int, BrokerAddress] = {}
         """{descriptor: broker} of the connections."""
 
     def begin_anew(self) -> None:
-        """Hang up everywhere, whatever an exception has left half done."""
+        """Close all connections, whatever an exception has left half done."""
         self._begin()
         self._hang_up_everywhere(0)
 
     def ring(self) -> None:
-        """End a wait; from any thread."""
-        with contextlib.suppress(OSError):  # full, so it rings already; or closed
+        """End the wait, or the next one. Any thread may call it."""
+        with contextlib.suppress(OSError):  # its buffer is full, so the wait ends anyway; or closed
             self._bell_out.send(b"\0")
 
     def obey(self, order: Order) -> None:
@@ -94,9 +97,10 @@ class BrokerSockets:
         return version
 
     def wait(self, wait_s: float) -> list[BrokerAddress]:
-        """Wait up to wait_s, or for the bell; return the brokers that sent something, the longest waiting one first.
+        """Wait up to wait_s, or until ring(); return the brokers that sent something.
 
-        A caller that has room for only one response receives from the first broker. So each broker has its turn.
+        The broker whose last response is the oldest comes first. A caller that has room for only one response receives
+        from the first broker, so each broker has its turn.
         """
         readable: list[BrokerAddress] = []
         for descriptor, _ in self._poll.poll(wait_s * 1000):
@@ -115,15 +119,15 @@ class BrokerSockets:
             connection.be_readable()
 
     def is_asked(self, address: BrokerAddress) -> bool:
-        """Return whether a response is under way."""
+        """Return whether a request to this broker is in flight."""
         connection = self._connections.get(address)
         return connection is not None and connection.is_waiting
 
     def receive(self, address: BrokerAddress) -> FetchResponse | None:
-        """The response once it is whole.
+        """Return the response once it is whole, else None.
 
-        Raises: MalformedResponseError; BrokersUnavailableError, also where something comes that nobody asked for,
-        which is the end of the connection as a rule.
+        Raises: MalformedResponseError; BrokersUnavailableError, also if the socket is readable while no request is in
+        flight: as a rule the broker has closed the connection.
         """
         connection = self._connections.get(address)
         if connection is None:
@@ -138,7 +142,7 @@ class BrokerSockets:
         return decode_fetch(connection.versions.of(Api.FETCH), body)
 
     def close(self) -> None:
-        """Hang up everywhere; twice is harmless, one after the other."""
+        """Close all connections; a second call is harmless, but not at the same time."""
         self._hang_up_everywhere(_CLOSE_WAIT_S)
         self._bell_in.close()
         self._bell_out.close()

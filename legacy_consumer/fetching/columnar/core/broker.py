@@ -125,7 +125,7 @@ class Broker:
         return self.heard_at + settings.socket_timeout_s + settings.max_wait_ms / 1000
 
     def suspect_at(self, settings: FetchSettings) -> float:
-        """Return when the broker has been silent for longer than one that delays an empty answer."""
+        """Return when to look for other leaders: a broker may delay an empty answer, but not for this long."""
         return max(self.heard_at + settings.suspicion_s, self.suspected_until)
 
     def due_at(self, settings: FetchSettings) -> float:

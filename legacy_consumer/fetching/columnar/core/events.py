@@ -74,9 +74,9 @@ class FindPosition:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """An error that the user is to get, behind all that was received before.
+    """An error for the user's code, after all messages received before it.
 
-    about: a partition in this life of it, or a broker, or neither.
+    about: a partition, in this life; a broker; or None.
     """
 
     error: LegacyConsumerError

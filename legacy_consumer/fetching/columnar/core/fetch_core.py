@@ -42,11 +42,11 @@ MOST_COMPLAINTS = 20
 """The most complaints about one partition or broker until it is well: each answer of a broker could cause a new one."""
 
 Glance = Callable[[memoryview, int], tuple[int, int]]
-"""From the heads of a set's batches: (position after the set, bytes of its first batch if that is incomplete)."""
+"""Returns (position after a record set, bytes of its first batch if that is incomplete), by the batches' heads."""
 
 
 class FetchCore:
-    """Only one thread may use it. Times are seconds of any clock that never goes back."""
+    """The core of one fetcher. Only one thread may use it. Times are seconds of any clock that never goes back."""
 
     def __init__(self, settings: FetchSettings, glance: Glance) -> None:
         self._settings = settings

@@ -1,1 +1,1 @@
-"""Kafka's protocol, as far as a consumer outside of Kafka's own groups needs it: bytes <-> records, no I/O."""
+"""Kafka's protocol: encodes requests and decodes responses, as far as this project needs it. No I/O."""

@@ -1,10 +1,10 @@
-"""ApiVersions (18): which requests a broker takes, in which versions. Brokers from 0.10 on; version 0 is enough.
+"""ApiVersions (18): the requests that a broker supports, and their versions. Brokers from 0.10 on; version 0 is enough.
 
     request   v0: nothing
     response  v0: error int16 | [api key int16, oldest int16, newest int16]
 
-Older brokers hang up on it, so they are not asked: their registration in ZooKeeper gives them away, version 1 is 0.8
-and 2 is 0.9.
+Older brokers close the connection when they get it. So it is not sent to a broker whose registration in ZooKeeper has
+version 1 (0.8) or 2 (0.9).
 """
 
 from __future__ import annotations
@@ -27,10 +27,11 @@ _OURS: Mapping[Api, tuple[int, int]] = {
     Api.SASL_HANDSHAKE: (0, 1),
     Api.SASL_AUTHENTICATE: (0, 0),
 }
-"""The oldest and newest version of each that is encoded and decoded here.
+"""The oldest and newest version of each request that this project's fetcher can encode and decode.
 
-Fetch 11 lets followers answer: a broker that no longer leads would not say so, and one with a replica.selector.class of
-its own would send no records but the replica to ask. Later ones are flexible or name topics by id.
+Not Fetch 11: with it followers answer, too, so a broker that no longer leads would not report that. And a broker with
+replica.selector.class would send the id of another replica instead of records. Later versions are flexible or name
+topics by id.
 """
 _BEFORE_API_VERSIONS: Mapping[int, Mapping[Api, int]] = {
     1: {Api.FETCH: 0, Api.LIST_OFFSETS: 0, Api.METADATA: 0},
@@ -40,23 +41,23 @@ _BEFORE_API_VERSIONS: Mapping[int, Mapping[Api, int]] = {
 
 @dataclass(frozen=True, slots=True)
 class Versions:
-    """The version to use of each request; one that is missing cannot be used with this broker.
+    """The version to use of each request; this broker does not support the missing ones.
 
-    oldest: the oldest that both sides speak, where that is another.
+    oldest: the oldest version that both sides support; without an entry only the chosen one may be used.
     """
 
     chosen: Mapping[Api, int]
     oldest: Mapping[Api, int] = field(default_factory=dict)
 
     def of(self, api: Api) -> int:
-        """Raises: BrokersUnavailableError if the broker takes no version that is spoken here."""
+        """Return the version to use. Raises: BrokersUnavailableError if the broker supports none of ours."""
         version = self.chosen.get(api)
         if version is None:
             raise BrokersUnavailableError(f"the broker takes no version of {api.name} that is spoken here")
         return version
 
     def has(self, api: Api, version: int) -> bool:
-        """Return whether this version of it may be used."""
+        """Return whether this version of the request may be used."""
         newest = self.chosen.get(api, -1)
         return self.oldest.get(api, newest) <= version <= newest
 
@@ -69,7 +70,7 @@ def versions_by_registration(registration_version: int) -> Versions | None:
 
 
 def decode_api_versions(frame: memoryview | bytes) -> Versions:
-    """The newest common version of each request. Raises: MalformedResponseError, BrokersUnavailableError."""
+    """Return the versions that both sides support. Raises: MalformedResponseError, BrokersUnavailableError."""
     reader = Reader(frame, "ApiVersions")
     code = reader.int16()
     if code != error_codes.NONE:

@@ -1,7 +1,7 @@
 """The brokers' error codes, and the consumer's reaction to each.
 
-Kafka's org.apache.kafka.common.protocol.Errors, as far as fetching meets it. For a code that is not in the table the
-fetcher asks again after a pause, since the broker's error may pass.
+The table holds the errors of Kafka's org.apache.kafka.common.protocol.Errors that a fetcher can get. After any other
+code the fetcher asks again after a pause, since the broker's error may pass.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ UNSUPPORTED_FOR_MESSAGE_FORMAT = 43
 
 
 class Remedy(Enum):
-    """The reaction to an error."""
+    """The consumer's reaction to an error."""
 
     FIND_LEADER = "another broker leads, or none does yet"
     FIND_POSITION = "the position lies outside the log"
@@ -55,7 +55,7 @@ _TABLE: dict[int, tuple[str, Remedy]] = {
 
 
 def error_name(code: int) -> str:
-    """Kafka's name for it."""
+    """Return Kafka's name of an error code."""
     return _TABLE[code][0] if code in _TABLE else f"error {code}"
 
 

@@ -10,7 +10,7 @@
                                 | v4: last stable offset int64 | v5: log start offset int64
                                 | v4: aborted [producer id int64, first offset int64] | record set bytes]]
 
-    version   broker     what it brings                  message format at most
+    version   broker     new                             message format at most
     0         0.8        no limit for the whole response 0
     1         0.9        throttle time                   0
     2         0.10.0                                     1
@@ -19,12 +19,12 @@
     7         1.1        incremental fetch sessions      2
     10        2.1        zstd                            2
 
-A response may end in the middle of a batch of records. From version 3 on the first batch of the first partition that
-has any is sent whole, beyond all limits.
+A response may end in the middle of a batch of records. From version 3 on the broker sends the first batch of the first
+partition with records whole, even if that exceeds all limits.
 
-Sessions (KIP-227): a request with epoch 0 names all partitions and asks for a session, later ones with the session's id
-and the next epoch name only changed partitions, and the response only partitions with news. Session 0 means that the
-broker keeps none.
+Sessions (KIP-227): a request with epoch 0 names all partitions and asks for a session. Later requests have the
+session's id and the next epoch, and name only changed partitions; their responses name only partitions with news. A
+broker that keeps no session answers with session id 0.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _ANSWER_HEAD = struct.Struct(">ihi")
 
 
 class FetchPartition(NamedTuple):
-    """The next offset of one partition, and the most bytes to return."""
+    """The next offset to read of one partition, and the most bytes to return."""
 
     offset: int
     max_bytes: int
@@ -62,13 +62,13 @@ class FetchLimits(NamedTuple):
 
 
 class FetchSession(NamedTuple):
-    """A place in an incremental session; (0, 0) asks for a new one, (0, -1) for none."""
+    """The session and epoch of a request; (0, 0) asks for a new session, (0, -1) for none."""
 
     session_id: int = 0
     epoch: int = 0
 
     def next(self, session_id: int) -> FetchSession:
-        """After a response that named this session: a broker that keeps none says 0."""
+        """Return the session of the next request, after a response with this session id; 0: the broker keeps none."""
         if session_id == 0:
             return FetchSession()
         return FetchSession(session_id, self.epoch % (2**31 - 1) + 1)
@@ -78,7 +78,7 @@ class FetchedPartition(NamedTuple):
     """A broker's answer for one partition.
 
     aborted: ((producer id, first offset of the transaction), ...), for readers of committed messages.
-    records: bytes of the frame, not copied; None and empty are the same.
+    records: bytes of the frame, not copied; None and empty mean the same.
     """
 
     error: int
@@ -88,7 +88,7 @@ class FetchedPartition(NamedTuple):
 
 
 class FetchResponse(NamedTuple):
-    """error and session_id concern the whole of it."""
+    """A broker's response. error, session_id: of the whole response."""
 
     throttle_ms: int
     error: int
@@ -103,7 +103,7 @@ def encode_fetch(
     session: FetchSession,
     forgotten: Collection[TopicPartition] = (),
 ) -> bytes:
-    """The body of a request; partitions of a topic are put together, in the order that its first one has."""
+    """Return the body of a request. It names each topic once, in the order of the topics' first partitions."""
     head = (_NO_REPLICA, *limits, *session)[: _head_fields(version)]
     writer = Writer(struct.pack(">iiiibii"[: 1 + len(head)], *head))
     topics = _by_topic(partitions)
@@ -147,15 +147,15 @@ def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
 
 
 def decode_fetch(version: int, frame: memoryview | bytes) -> FetchResponse:
-    """Raises: MalformedResponseError."""
+    """Decode the body of a response. Raises: MalformedResponseError."""
     reader = Reader(frame, "Fetch")
     throttle_ms = error = session_id = 0
     if version >= FIRST_WITH_SESSIONS:
         throttle_ms, error, session_id = reader.numbers(_ANSWER_HEAD)
     elif version >= 1:
         throttle_ms = reader.int32()
-    # behind the high watermark: where the first open transaction began, a moment before the log was read, and where the
-    # log begins
+    # after the high watermark: the last stable offset, where the first open transaction began a moment before the
+    # broker read the log; then the log's first offset
     form = struct.Struct(">ihqqq"[: 4 + (version >= 4) + (version >= 5)])
     found: dict[TopicPartition, FetchedPartition] = {}
     for _ in range(reader.count(6)):

@@ -1,8 +1,8 @@
 """The requests of group members and their responses: one table for both directions and all versions.
 
 Versions with tagged fields (FindCoordinator 3, JoinGroup 6, SyncGroup 4, Heartbeat 4, LeaveGroup 4, OffsetCommit 8,
-OffsetFetch 6) are not spoken: they carry nothing that a group of this kind needs. A field that a version does not have
-is left out when writing and gets its default when reading.
+OffsetFetch 6) are not supported: they carry nothing that a group of this kind needs. Writing leaves out a field that a
+version does not have; reading gives such a field its default.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """A request and its response. newest: the newest version that is spoken here; the oldest is 0."""
+    """A request and its response. newest: the newest supported version; the oldest is 0."""
 
     newest: int
     request: tuple[Field, ...]
@@ -77,7 +77,7 @@ def _throttle(since: int) -> Field:
 
 
 def _by_topic(*rows: Field, kind: Kind = Kind.ARRAY) -> Field:
-    """Topics, and the partitions of each."""
+    """Return the field with an array of topics, and in each an array of partitions with these fields."""
     return Field("topics", kind, rows=(_text("topic"), Field("partitions", Kind.ARRAY, rows=rows)))
 
 
@@ -185,12 +185,12 @@ GROUP_EXCHANGES: Mapping[Api, Exchange] = {
 
 
 def read_row(fields: Sequence[Field], version: int, reader: Reader) -> dict[str, Value]:
-    """Raises: MalformedResponseError."""
+    """Read these fields, each by its name. Raises: MalformedResponseError."""
     return {field.name: _read(field, version, reader) if field.is_in(version) else field.default for field in fields}
 
 
 def read_message(fields: Sequence[Field], version: int, frame: memoryview | bytes, what: str) -> dict[str, Value]:
-    """A whole body. Raises: MalformedResponseError, also for bytes behind its end."""
+    """Decode a whole body. Raises: MalformedResponseError, also for bytes after its end."""
     reader = Reader(frame, what)
     row = read_row(fields, version, reader)
     if reader.left:
@@ -199,7 +199,7 @@ def read_message(fields: Sequence[Field], version: int, frame: memoryview | byte
 
 
 def write_message(fields: Sequence[Field], version: int, row: Row) -> bytes:
-    """A whole body. A field that is missing in the row gets its default."""
+    """Encode a whole body. A field that is missing in the row gets its default."""
     writer = Writer()
     _write_row(fields, version, row, writer)
     return writer.done()

@@ -1,4 +1,4 @@
-"""ListOffsets (2): where a log begins (-2), ends (-1), or where a time begins in it.
+"""ListOffsets (2): the first offset of a log (-2), its end (-1), or the offset of a time.
 
     request   replica int32 = -1 | v2: isolation int8
               | [topic string, [partition int32 | time int64 | v0: max offsets int32]]
@@ -6,12 +6,12 @@
               | [topic string, [partition int32 | error int16
                                 | v0: offsets [int64] | v1: timestamp int64, offset int64]]
 
-    version   broker   a time is
-    0         0.8      looked up by segment: the begin of the newest one last written to by then; newest first
-    1         0.10.1   looked up by message: the first one with this timestamp or a later one; -1 = all are older
+    version   broker   the offset of a time
+    0         0.8      the first offsets of the segments that were last written to by then, newest first
+    1         0.10.1   the first message with this timestamp or a later one; -1 = all are older
     2         0.11     the same; for readers of committed messages the log ends at the last stable offset
 
-Partitions of a topic that a broker does not lead are answered with an error each.
+A broker answers with an error for each partition that it does not lead.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from zk_layout.model import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class ListedOffset:
-    """offset -1: the broker knows no such place. earlier: in version 0 the segments before it, newest first."""
+    """offset: -1 if the broker has none for this time. earlier: in version 0 the offsets of older segments."""
 
     error: int
     offset: int
@@ -35,7 +35,10 @@ class ListedOffset:
 def encode_list_offsets(
     version: int, times: Mapping[TopicPartition, int], *, read_committed: bool, most: int = 1
 ) -> bytes:
-    """times: ms since 1970, -2 for the begin, -1 for the end. most: offsets of one partition, in version 0."""
+    """Return the body of a request.
+
+    times: ms since 1970; -2 = the log's first offset, -1 = its end. most: offsets for each partition, in version 0.
+    """
     writer = Writer()
     writer.int32(-1)
     if version >= 2:
@@ -56,7 +59,7 @@ def encode_list_offsets(
 
 
 def decode_list_offsets(version: int, frame: memoryview | bytes) -> dict[TopicPartition, ListedOffset]:
-    """Raises: MalformedResponseError."""
+    """Decode the body of a response. Raises: MalformedResponseError."""
     reader = Reader(frame, "ListOffsets")
     if version >= 2:
         reader.int32()

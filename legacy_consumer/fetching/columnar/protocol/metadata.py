@@ -6,8 +6,9 @@
               | [error int16, topic string | v1: internal bool
                  | [error int16, partition int32, leader int32, replicas [int32], in sync [int32]]]
 
-Before version 4 (0.11) a broker may create a missing topic on request: ask there only for topics that are known to
-exist, or for all (a null array, an empty one in version 0). The addresses are of the listener that got the request.
+Before version 4 (0.11) a broker may create a missing topic that a request names. So such a request names only topics
+that exist, or asks for all topics (a null array; in version 0 an empty one). A broker returns the addresses of the
+listener that got the request.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _UNKNOWN_TOPIC = 3
 
 
 def encode_metadata(version: int, topics: Collection[str] | None) -> bytes:
-    """Ask for these topics, None for all; an empty collection would mean all before version 1."""
+    """Return the body of a request for these topics; None = all. In version 0 an empty collection means all, too."""
     writer = Writer()
     writer.int32(len(topics) if topics is not None else 0 if version == 0 else -1)
     for topic in topics or ():
@@ -36,7 +37,7 @@ def encode_metadata(version: int, topics: Collection[str] | None) -> bytes:
 
 
 def decode_metadata(version: int, frame: memoryview | bytes) -> ClusterMetadata:
-    """Raises: MalformedResponseError."""
+    """Decode the body of a response. Raises: MalformedResponseError."""
     reader = Reader(frame, "Metadata")
     if version >= 3:
         reader.int32()
@@ -64,7 +65,7 @@ def decode_metadata(version: int, frame: memoryview | bytes) -> ClusterMetadata:
         for _ in range(reader.count(18)):
             error, number, leader = reader.int16(), reader.int32(), reader.int32()
             replicas, in_sync = (tuple(reader.int32() for _ in range(reader.count(4))) for _ in range(2))
-            # a replica that is missing is no hindrance
+            # 9 is REPLICA_NOT_AVAILABLE: some replica is missing, but the partition has its leader
             has_leader = error in (error_codes.NONE, 9)
             partitions[TopicPartition(topic, number)] = PartitionMetadata(
                 leader if has_leader else -1, replicas, in_sync

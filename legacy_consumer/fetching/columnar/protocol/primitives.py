@@ -1,7 +1,7 @@
 """The protocol's primitive types. Integers are big-endian, lengths are signed, -1 stands for null.
 
-Bytes from the wire are not trusted: every length is compared with the rest of the frame before it is used, and
-an array may not promise more entries than the rest of the frame could hold.
+The reader does not trust bytes from the wire. It compares every length with the rest of the frame before use, and
+refuses an array with more entries than the rest of the frame could hold.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ _INT64 = struct.Struct(">q")
 
 
 class Reader:
-    """Reads one response from its begin to its end.
+    """Reads one frame from its start to its end.
 
-    Raises, all methods: MalformedResponseError where the frame ends too early or a length cannot be.
+    Raises, all methods: MalformedResponseError if the frame ends too early or a length is impossible.
     """
 
     __slots__ = ("_at", "_frame", "what")
@@ -28,31 +28,31 @@ class Reader:
         self._frame = memoryview(frame)
         self._at = 0
         self.what = what
-        """The name of the response, for errors."""
+        """The name of the message, for errors."""
 
     @property
     def left(self) -> int:
-        """The bytes not read yet."""
+        """The number of bytes not read yet."""
         return len(self._frame) - self._at
 
     def int8(self) -> int:
-        """One byte."""
+        """Read one byte."""
         return self.numbers(_INT8)[0]
 
     def int16(self) -> int:
-        """Two bytes."""
+        """Read two bytes."""
         return self.numbers(_INT16)[0]
 
     def int32(self) -> int:
-        """Four bytes."""
+        """Read four bytes."""
         return self.numbers(_INT32)[0]
 
     def int64(self) -> int:
-        """Eight bytes."""
+        """Read eight bytes."""
         return self.numbers(_INT64)[0]
 
     def numbers(self, form: struct.Struct) -> tuple[int, ...]:
-        """Several numbers at once."""
+        """Read several numbers at once."""
         try:
             numbers: tuple[int, ...] = form.unpack_from(self._frame, self._at)
         except struct.error as error:
@@ -61,11 +61,11 @@ class Reader:
         return numbers
 
     def boolean(self) -> bool:
-        """One byte, 0 = false."""
+        """Read one byte, 0 = false."""
         return self.numbers(_INT8)[0] != 0
 
     def nullable_string(self) -> str | None:
-        """int16 length, UTF-8."""
+        """Read an int16 length and UTF-8 text."""
         length = self.int16()
         if length == -1:
             return None
@@ -75,30 +75,30 @@ class Reader:
             raise self.malformed("a string is not UTF-8") from error
 
     def string(self) -> str:
-        """int16 length, UTF-8; never null."""
+        """As nullable_string, but null is an error."""
         text = self.nullable_string()
         if text is None:
             raise self.malformed("null stands where a string has to")
         return text
 
     def nullable_bytes(self) -> memoryview | None:
-        """int32 length, then the bytes, not copied."""
+        """Read an int32 length and the bytes, which are not copied."""
         length = self.int32()
         return None if length == -1 else self._slice(length, "byte array")
 
     def count(self, entry_bytes: int) -> int:
-        """Read the int32 number of an array's entries, each of at least this length; null counts as none."""
+        """Read the int32 number of an array's entries, 0 for null. entry_bytes: the least size of an entry."""
         return self.nullable_count(entry_bytes) or 0
 
     def nullable_count(self, entry_bytes: int) -> int | None:
-        """As count; None for null."""
+        """As count, but None for null."""
         number = self.int32()
         if number < -1 or number * entry_bytes > self.left:
             raise self.malformed(f"an array of {number} entries does not fit into the {self.left} bytes that are left")
         return None if number == -1 else number
 
     def malformed(self, reason: str) -> MalformedResponseError:
-        """The error to raise."""
+        """Return the error to raise, with the reader's place in the frame."""
         return MalformedResponseError(self.what, f"byte {self._at} of {len(self._frame)}: {reason}")
 
     def _slice(self, length: int, kind: str) -> memoryview:
@@ -110,7 +110,7 @@ class Reader:
 
 
 class Writer:
-    """Builds the body of one request, behind these bytes."""
+    """Builds the body of one request or response. head: its first bytes."""
 
     __slots__ = ("_parts",)
 
@@ -118,27 +118,27 @@ class Writer:
         self._parts = bytearray(head)
 
     def int8(self, number: int) -> None:
-        """One byte."""
+        """Append one byte."""
         self._parts += _INT8.pack(number)
 
     def int16(self, number: int) -> None:
-        """Two bytes."""
+        """Append two bytes."""
         self._parts += _INT16.pack(number)
 
     def int32(self, number: int) -> None:
-        """Four bytes."""
+        """Append four bytes."""
         self._parts += _INT32.pack(number)
 
     def int64(self, number: int) -> None:
-        """Eight bytes."""
+        """Append eight bytes."""
         self._parts += _INT64.pack(number)
 
     def boolean(self, flag: bool) -> None:
-        """One byte."""
+        """Append one byte, 0 or 1."""
         self._parts += b"\x01" if flag else b"\x00"
 
     def nullable_string(self, text: str | None) -> None:
-        """int16 length, UTF-8."""
+        """Append an int16 length, -1 for None, and UTF-8 text."""
         if text is None:
             self._parts += b"\xff\xff"
             return
@@ -146,13 +146,13 @@ class Writer:
         self._parts += _INT16.pack(len(data)) + data
 
     def string(self, text: str) -> None:
-        """int16 length, UTF-8."""
+        """Append an int16 length and UTF-8 text."""
         self.nullable_string(text)
 
     def byte_array(self, data: bytes) -> None:
-        """int32 length, then the bytes."""
+        """Append an int32 length and the bytes."""
         self._parts += _INT32.pack(len(data)) + data
 
     def done(self) -> bytes:
-        """All that was written."""
+        """Return all that was written."""
         return bytes(self._parts)
