@@ -1,6 +1,6 @@
-"""Users that say where partitions start: some keep offsets with their results, some begin where no offset stands.
+"""Users that decide where partitions start: some keep offsets with their results, some seek if none is committed.
 
-With offsets.by.hand the results of one topic hold the offsets of it, as a database would, and the group never does.
+With offsets.by.hand the user's results hold the offsets of one topic, as a database would, and the group commits none.
 With auto.offset.reset=none a partition without an offset waits until its user seeks.
 """
 
@@ -13,26 +13,26 @@ from tests.simulation.zookeeper import InjectedError
 
 
 class Placing:
-    """Drawn from a generator of its own, so that worlds without such users are what they were."""
+    """The world's settings for such users. Its generator is its own: the other choices do not depend on it."""
 
     def __init__(self, seed, topics, *, has_jvm_members, is_acknowledging):
         self.rng = rng = random.Random(f"by hand {seed}")
         may_be = not has_jvm_members and not is_acknowledging
         self.topics = frozenset([rng.choice(sorted(topics))] if rng.random() < 0.15 and may_be else ())
-        """offsets.by.hand."""
+        """The topics of offsets.by.hand: one or none."""
         self.waits_for_users = rng.random() < 0.15 and not has_jvm_members
-        """auto.offset.reset=none."""
+        """Whether auto.offset.reset is none."""
         self.results = {}
-        """{partition: the next offset after the last message whose result is kept}."""
+        """{partition: the offset after the last message whose result is kept}."""
 
     def keep(self, tp, offset):
-        """A message's result is kept, and with it where to go on; results only ever go forward."""
+        """Keep a message's result, and the offset after it; the kept offset never falls."""
         if tp.topic in self.topics:
             self.results[tp] = max(self.results.get(tp, 0), offset + 1)
 
 
 class KeepingListener:
-    """Answers from the results; the database fails now and then, or knows nothing yet."""
+    """A listener that answers from the results; now and then the database fails, or lacks a partition."""
 
     def __init__(self, member):
         self._member = member
@@ -58,7 +58,7 @@ class KeepingListener:
         self._pass()
 
     def _pass(self):
-        """Others act; or the hook shuts its member down, or ends its streams."""
+        """Let other actors act; now and then the hook first shuts its member down, or ends its streams."""
         member = self._member
         trouble = member.world.trouble
         if trouble.has_signals and member.world.faults and not member.closing and trouble.signals.random() < 0.05:
@@ -67,7 +67,7 @@ class KeepingListener:
 
 
 class DirectCalls:
-    """In place of member.listener_calls.ListenerCalls: on the caller's thread, for a world has no other."""
+    """Replaces member.listener_calls.ListenerCalls: calls hooks on the caller's thread, the only one of a world."""
 
     is_late = is_over = False
     give_up_at = 0.0
@@ -77,7 +77,7 @@ class DirectCalls:
         self.errors = 0
 
     def call(self, hook, _timeout_s):
-        """Call the hook, and stop what the user's code raises; the end of the process passes through."""
+        """Call the hook, and count an error of the user's code; Crash passes through."""
         try:
             hook(self._listener)
         except InjectedError:
@@ -91,7 +91,7 @@ class DirectCalls:
 
 
 def place(member, tp):
-    """A user seeks in a partition that has no offset; True if it is the member's still."""
+    """Seek to 0 in a partition without an offset, as a user does; False if the member has lost the partition."""
     try:
         member.delivery.stream_with(tp).seek(tp, 0)
     except NotAssignedError:

@@ -1,15 +1,16 @@
-"""Judges a history, event by event: who owned what, who handed out what, who committed what.
+"""Judges a history, event by event: which member owned, handed out and committed what.
 
-Nothing here looks inside a member. Ownership is what the owner znodes said at that moment; messages are what users
-got and came back from; offsets are what was written. A *life* is one member's ownership of one partition, from the
-owner znode's creation to its end.
+The checker does not look inside members. It sees ownership in the owner znodes, messages in what users took and
+finished, offsets in what clients wrote. Here, a *life* is one member's ownership of one partition, from the owner
+znode's creation to its end.
 
 The fencing bound. A member may hand out messages of a partition that it has just lost only while it could not know:
-- its session ended: until its coordinator has come to rest after it was told (EXPIRED, or CONNECTED with a new id);
-- its connection was cut: until its coordinator has come to rest suspicion_ms or more after it was told SUSPENDED. In
-  a world whose members take their turns in time, that is always before the session can expire of the cut: there, not
-  one message comes later;
-- somebody deleted its owner znode by path, as a member of the JVM does: audit_ms and AUDIT_SLACK_S.
+- its session ended: until its coordinator has come to rest after the member got the event (EXPIRED, or CONNECTED with a
+  new id);
+- its connection was cut: until its coordinator has come to rest suspicion_ms or more after the member got SUSPENDED. In
+  a world whose coordinators take their turns in time, that is always before the cut can make the session expire: there,
+  no message comes later;
+- another client deleted its owner znode by path, as a JVM member does: until audit_ms and AUDIT_SLACK_S have passed.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ from zk_layout.errors import NotPermittedError, ZooKeeperError
 from zk_layout.store import SessionKind
 
 AUDIT_SLACK_S = 20.0
-"""An audit waits until its member has settled: a drain, the tries of a conflict, an expiry."""
+"""Seconds for which an audit may wait until its member has settled: a drain, retries of a claim, an expiry."""
 
 
 class Violation(BaseException):
-    """A promise was broken; check is its short name. No Exception: the code under test catches those."""
+    """A promise is broken. check: its short name. Not an Exception, which the code under test could catch."""
 
     def __init__(self, check, text):
         super().__init__(f"{check}: {text}")
@@ -40,146 +41,146 @@ class Life:
     session: int
     began: float
     starts: set
-    """The committed offsets from which it may begin to read."""
+    """The committed offsets from which the member may begin to read."""
     foreign: set = field(default_factory=set)
-    """Offsets that an operator or a member of the JVM wrote meanwhile."""
+    """Offsets that other clients wrote during the life."""
     adoptable: set = field(default_factory=set)
-    """Those of them that stood while its member might follow a reset of the partition."""
+    """The foreign offsets that were written before or while the member could follow a reset of the partition."""
     unadopted: int | None = None
-    """The last of those, until a message from there on was handed out."""
+    """The last foreign offset, until the member hands out its message, or cannot tell the offset from its own."""
     reset: int | None = None
-    """The offset that an operator wrote under the running group, until it is handed out or overwritten."""
+    """The offset that an operator wrote in the running group, until the member hands it out or overwrites it."""
     has_lost_versions: bool = False
-    """Whether the offset's znode was deleted meanwhile."""
+    """Whether the offset's znode was deleted during the life."""
     has_written_since: bool = False
-    """Whether its member has written the offset after that, and so knows its version again."""
+    """Whether the member has written the offset after that deletion, and so knows its version again."""
     next_offset: int | None = None
-    """After the last message handed out."""
+    """The offset after the last message that the member handed out."""
     blips: int = 0
-    """The blips of its member when it last handed out a message."""
+    """The number of the member's blips when it last handed out a message."""
     restarts: set[int] = field(default_factory=set)
-    """Offsets that have stood since the first blip behind that: a release that came to nothing is begun anew there."""
+    """Offsets committed since the first later blip: after a release that failed, the member begins again at one."""
     applied: set[int] = field(default_factory=set)
-    """Offsets that stood while its member might follow a stranger that said, a reset is applied: also its own ones."""
+    """Offsets committed while the member could follow a stranger's false "applied" of a reset; also its own."""
     user: int = 0
-    """The user of its member that was given that message."""
+    """The user that took the last message."""
     acked: int | None = None
-    """After the last message that its user came back from while the coordinator was at rest."""
+    """The offset after the last message that the user finished while the coordinator was at rest."""
     done: int | None = None
-    """After the last message that its user came back from at all: what its next commit may say."""
+    """The offset after the last message that the user finished: the member's next commit may write it."""
     waiting: set[int] = field(default_factory=set)
-    """With delivery.rule=acknowledged: what was handed out and is not acknowledged."""
+    """With delivery.rule=acknowledged: the offsets handed out and not acknowledged."""
     unanswered: set[int] = field(default_factory=set)
-    """The offsets of its unanswered commits: such a write cannot be told from another one of the same offset."""
+    """The offsets of the member's unanswered commits: it cannot tell such a write from another client's of the same."""
     untold: int | None = None
-    """The last of those that a coordinator of offsets keeps, until it told its member."""
+    """The last foreign offset that Kafka's coordinator keeps, until it has told the member."""
     written: set[int] = field(default_factory=set)
-    """With offsets in Kafka, which have no versions: what its member wrote cannot be told from the same of another."""
+    """With offsets in Kafka: all that the member wrote. Without versions, another client's same offset looks alike."""
     sought: int | None = None
-    """The lowest offset that its users asked for: a commit may go back as far."""
+    """The lowest offset to which users sought: a commit may go back as far."""
     may_begin_at_end: bool = False
-    """Whether no offset was committed when it began, or an operator has deleted it since: see begins_at_end."""
+    """Whether no offset was committed when the life began, or an operator deleted it later: see begins_at_end."""
     is_placed: bool = False
-    """Whether its member knows at which end of the log it begins."""
+    """Whether the member has a position: a message, or the log's end, has told it where the partition begins."""
     is_of_deleted: bool = False
-    """Whether its topic was deleted and its member may not know that, so that its offsets mean nothing."""
+    """Whether the topic was deleted and the member may not know that, so that its offsets mean nothing."""
     doubtful: set[int] = field(default_factory=set)
-    """Offsets that users committed by name without a good answer: the next commit may write a smaller one."""
+    """Offsets that users committed by name, without an answer yet: the next commit may write a smaller one."""
     ended: float | None = None
     ended_after: int = 0
-    """How many events there were."""
+    """The number of events of the history at its end."""
     how: str = ""
     informed: bool = False
 
 
 @dataclass(slots=True)
 class Actor:
-    """The facts known of a member of ours."""
+    """The facts that the checker knows of a member of ours."""
 
     session: int = 0
     suspended_at: float | None = None
     blips: int = 0
-    """How often it lost its connection while it may have been giving something up."""
+    """How often the member lost its connection or a request while it may have been releasing partitions."""
     told_of_end: bool = False
     must_pause: bool = False
     forbidden_at: float = -1.0
-    """When an ACL last kept it from something."""
+    """The world's time when an ACL last refused a request of the member."""
     busy: bool = False
     phase: Phase = Phase.CREATED
     resetting: frozenset = frozenset()
-    """Partitions that it may hold, or not have gone on with yet, because of a reset of the running group."""
+    """Partitions that the member may hold, or may not have continued yet, because of a live reset."""
 
 
 class Checker:
-    """Raises Violation. members: the settings of our members, by name; all other actors are foreign."""
+    """Raises Violation at the event that breaks a promise. Actors that are no members of ours are foreign."""
 
     def __init__(self, history, settings):
         self.settings = settings
         self.actors = {}
         self.owner_of_session = {}
         self.owners = {}
-        """{partition: its life now}, of ours and of others."""
+        """{partition: its present life}, of our members and of others."""
         self.lives = {}
-        """{(actor, partition): the latest life}."""
+        """{(member of ours, partition): the latest life}."""
         self.offsets = {}
-        """{partition: (offset, written by)}."""
+        """{partition: (committed offset, the name of the client that wrote it)}."""
         self.paused = set()
-        """{(member, partition)}, by users."""
+        """{(member, partition)} that users have paused."""
         self.ends = {}
         self.acked = {}
-        """{partition: offsets that somebody's user is done with, or that an operator skipped}."""
+        """{partition: offsets of messages that a user has finished, or that a user or an operator skipped}."""
         self.forbidden = set()
-        """Partitions whose offset znodes members may not write, or could not at some time."""
+        """Partitions whose offset znodes an ACL forbids members to write, or once forbade."""
         self.acked_up_to = {}
         self.taken = {}
         self.registered = {}
         """{consumer id: the session that registered it}."""
         self.deleted = set()
-        """Partitions whose offsets an operator deleted, and nobody has written since: see begins_at_end."""
+        """Partitions whose offset an operator deleted, and no client has written since: see begins_at_end."""
         self.careful = set()
-        """Operators that may change nothing while the group has members."""
+        """Operators whose command may change nothing while the group has members."""
         self.begins_at_end = False
         """Whether a partition without an offset begins at the end of its log: auto.offset.reset=largest."""
         self.failed_polls = set()
         """Members whose fetchers have raised a FetchError in the call for messages that is under way."""
         self.placing = None
-        """Of which topics users keep the offsets, and whether partitions without one wait for users."""
+        """The Placing: topics whose offsets users keep, and whether partitions without an offset wait for users."""
         self.acknowledges = False
         """Whether users acknowledge messages by name, in any order."""
         self.requested = frozenset()
-        """Partitions that the request for a reset names which stands now."""
+        """Partitions in the present request for a reset."""
         self.told_applied = False
-        """Whether a stranger has told members that a reset was done: they go on from the offsets that stand."""
+        """Whether a stranger has written that a reset is applied: members then continue from the committed offsets."""
         self.unheard = {}
-        """{member: partitions whose owner znodes somebody deleted since ZooKeeper last answered the member}."""
+        """{member: partitions whose owner znodes another client deleted since ZooKeeper last answered the member}."""
         self.is_in_kafka = False
-        """Whether offsets are the group coordinator's alone: znodes count for nothing then."""
+        """Whether offsets are only in Kafka: the checker then ignores offset znodes."""
         self.is_dual = False
-        """Whether they are in ZooKeeper and in Kafka: offsets is what ZooKeeper has then."""
+        """Whether offsets are in ZooKeeper and in Kafka; self.offsets then holds ZooKeeper's."""
         self.in_kafka = {}
-        """{partition: offset}, while there are two."""
+        """{partition: Kafka's offset}, if offsets are in both."""
         self.wrote = {}
-        """{(member, partition): all that it ever wrote to ZooKeeper, or to Kafka if that is all there is}."""
+        """{(client, partition): all offsets that it wrote to ZooKeeper, or to Kafka if they are only there}."""
         self.wrote_to_kafka = {}
         self.named = {}
-        """{(member, partition): all offsets that its users ever committed by name}."""
+        """{(member, partition): all offsets that users committed by name}."""
         self.unreadable = set()
         """Partitions whose offset znodes hold unreadable data."""
         self.checked_at = {}
-        """{member: how many events there were when ZooKeeper last carried a transaction of it out}."""
+        """{member: the number of events when ZooKeeper last carried out a transaction of it}."""
         self.stood_when_checked = {}
-        """{member: {partition: offsets in ZooKeeper when a request of its commit was carried out}}, of two stores."""
+        """{member: {partition: ZooKeeper's offsets at the requests of its commit}}, if offsets are in both."""
         self.answered_at = {}
-        """{member: how many there were when ZooKeeper last answered anything, or the coordinator of offsets}."""
+        """{member: the number of events when ZooKeeper, or Kafka's coordinator, last answered it}."""
         self.kept_at = {}
-        """{partition: how many there were when the coordinator last kept an offset of it}."""
+        """{partition: the number of events when Kafka's coordinator last kept an offset of it}."""
         self.deletions = {}
-        """{topic: how often it was deleted}."""
+        """{topic: number of its deletions}."""
         self.gone = set()
         self.unaware = set()
-        """{(member, topic)}: it was a member when the topic was last deleted, and has claimed nothing of it since."""
+        """{(member, topic)}: a member at the topic's last deletion that has given up no partition of the new topic."""
         self.fetched = {}
-        """{(member, partition, offset): after how many deletions}, where topics come and go."""
+        """{(member, partition, offset): the topic's number of deletions when fetched}, in worlds that delete topics."""
         self.deliveries = 0
         self.duplicates = 0
         self._history = history
@@ -252,7 +253,7 @@ class Checker:
         elif kind is SessionKind.CONNECTED:
             actor.suspended_at, actor.must_pause = None, False
             if session != actor.session:
-                # a commit between the two sessions had no answer
+                # a commit between the two sessions got no answer
                 self._note_unanswered(name)
                 actor.told_of_end = actor.session != 0
                 actor.session = session
@@ -285,14 +286,14 @@ class Checker:
             for (who, _), life in self.lives.items():
                 if who == name and life.session != actor.session:
                     life.informed = True
-        # a turn that is due at another timer, a rounding error earlier, owes nothing yet
+        # 1e-6: another timer's turn may come a rounding error before the suspicion is due, and need not pause yet
         if actor.suspended_at is not None and now >= actor.suspended_at + self.settings.suspicion_s + 1e-6:
             actor.must_pause = True
         if phase is Phase.STABLE and actor.suspended_at is None:
             self._check_claims(name, actor, owned)
 
     def _check_claims(self, name, actor, owned):
-        """All or nothing: a member that has settled has no owner znode that it does not know of."""
+        """Check that a claim is all or nothing: a settled member knows all its owner znodes."""
         if actor.session not in self.owner_of_session:
             return
         for tp, life in self.owners.items():
@@ -315,7 +316,7 @@ class Checker:
             raise Violation("careless", f"{name} changes {what}, and {sorted(self.registered)} are members")
 
     def on_refused(self, now, name, _kind, error, _done):
-        """A request ended in an error: what it was for may be begun anew, and a release need not have its commit."""
+        """A request ended in an error: the member may begin partitions again, and may release without a commit."""
         actor = self.actors[name]
         if isinstance(error, NotPermittedError):
             actor.forbidden_at = now
@@ -331,13 +332,16 @@ class Checker:
                 life.acked = None
 
     def on_denied(self, now, session, path):
-        """A member could not read an owner or a topic: what was to be released is begun anew if it is not."""
+        """A member could not read an owner or a topic: it begins partitions again if it does not release them."""
         name = self.owner_of_session[session]
         if (actor := self.actors.get(name)) is not None and (actor.busy or actor.phase is not Phase.STABLE):
             self._note_blip(name, actor)
 
     def on_interrupted(self, now, name, *_):
-        """A commit of its user's may have been carried out; a poll may not have come to what its user is done with."""
+        """A call was interrupted or not answered.
+
+        A commit may have been carried out all the same, and a poll may not have counted what its user finished.
+        """
         self._note_unanswered(name)
         for (who, _), life in self.lives.items():
             if who == name:
@@ -357,7 +361,7 @@ class Checker:
         is_unsaid = self._is_by_hand(tp) or begins_at_end or (self.placing.waits_for_users and has_none)
         life = Life(name, session, now, set() if is_unsaid else {self._standing(tp)})
         life.may_begin_at_end = begins_at_end
-        # by what it read before, which it finds out; what it begins now it then begins once more
+        # the member may begin it by what it read of the deleted topic; it begins it once more when it notices
         life.is_of_deleted = tp.topic in self.gone or (name, tp.topic) in self.unaware
         self.paused.discard((name, tp))
         if tp in self.owners:
@@ -368,10 +372,10 @@ class Checker:
             if (name, tp) in self.lives:
                 last = self.lives[name, tp]
                 if last.session == session or self.is_in_kafka:
-                    # such a commit may be carried out in a later life, too, or somebody else writes the very same there
+                    # such a commit may be carried out in a later life, too; or another client writes the same offset
                     life.unanswered |= last.unanswered
                 if self.is_in_kafka:
-                    # to Kafka a member also commits where it began
+                    # a member may also commit to Kafka the offset where it began
                     life.unanswered |= last.starts
             self.lives[name, tp] = life
 
@@ -389,7 +393,7 @@ class Checker:
             life.how = "stolen"
             thief = self.owner_of_session[session]
             self.unheard.setdefault(life.actor, set()).add(tp)
-            # between the last answer and the next request: ZooKeeper cannot check who owns a znode
+            # allowed between the last answer and the next request: ZooKeeper cannot check the owner of a znode
             if thief in self.actors and tp not in self.unheard.get(thief, ()):
                 raise Violation("theft", f"{thief} deletes the owner znode of {tp}, which is {life.actor}'s")
         else:
@@ -397,14 +401,14 @@ class Checker:
             self._check_release(life, tp)
 
     def _note_lost_position(self, tp, life):
-        """If its member has committed its old position for a new topic, nobody can know that, or mend it."""
+        """Excuse a commit of an old position for a new topic: its member can no longer notice or correct that."""
         offset, by = self.offsets.get(tp, (0, ""))
         if life.is_of_deleted and by == life.actor:
             self._ack(tp, range(offset))
             self.offsets[tp] = (offset, f"{by}, lost")
 
     def _check_release(self, life, tp):
-        """Check that a released partition has committed all that its users are done with."""
+        """Check that the member committed all that its users finished of a partition that it releases."""
         if life.actor not in self.actors or not self.settings.auto_commit or life.acked is None or self._is_by_hand(tp):
             return
         if life.is_of_deleted:
@@ -419,14 +423,14 @@ class Checker:
     # Topics.
 
     def on_topic_deleted(self, now, topic):
-        """What its messages and offsets were counts no more."""
+        """Forget the topic's messages and offsets."""
         self.gone.add(topic)
         self.deletions[topic] = self.deletions.get(topic, 0) + 1
         self.unaware.update((name, topic) for name in self.actors)
         self._forget_topic(topic)
 
     def on_topic_created(self, now, topic):
-        """What was committed while there was none is of the one before."""
+        """Forget offsets that were committed while there was no topic: they are of the deleted one."""
         self.gone.discard(topic)
         self._forget_topic(topic)
 
@@ -441,7 +445,7 @@ class Checker:
                 life.is_of_deleted, life.next_offset = True, None
 
     def note_fetched(self, name, tp, offset):
-        """A fetcher hands a message to its stream."""
+        """Note that a fetcher hands a message to its stream."""
         self.fetched[name, tp, offset] = self.deletions.get(tp.topic, 0)
 
     # Messages.
@@ -464,7 +468,7 @@ class Checker:
         if (name, tp) in self.paused:
             if actor.blips == life.blips and not life.is_of_deleted:
                 raise Violation("not paused", f"{name} hands out {tp}@{offset}, which its user has paused")
-            # begun anew after a release that came to nothing
+            # the member has begun the partition again after a release that failed
             self.paused.discard((name, tp))
         if actor.must_pause:
             raise Violation("not paused", f"{name} hands out {tp}@{offset} though ZooKeeper is out of sight")
@@ -479,8 +483,8 @@ class Checker:
             return
         expected = life.starts if life.next_offset is None else {life.next_offset}
         if actor.blips != life.blips:
-            # a release that was lost on its way is taken back when it turns out that nothing happened; what somebody
-            # commits between that and the next message comes too late for it
+            # a member whose release was lost begins again once it sees that nothing was released; an offset that
+            # another client commits between that and the next message comes too late
             expected = expected | life.restarts
         expected = expected | life.applied
         if self._may_begin_anew(tp, life):
@@ -498,7 +502,7 @@ class Checker:
         if offset == life.reset:
             life.reset = None
         if offset == life.unadopted:
-            # without versions, a later write of the same is not told from this one
+            # without versions, the member cannot tell a later write of the same offset from this one
             life.starts.add(offset)
             life.unadopted = None
         if offset not in expected:
@@ -526,50 +530,50 @@ class Checker:
             return
         done = min(life.waiting, default=life.next_offset) if self.acknowledges else offset + 1
         if user != life.user or actor.blips != life.blips:
-            # taken in an earlier life of the partition, or given up meanwhile by a release that came to nothing; or by
-            # a thread that died, for which its successor says so
+            # the user took the message in an earlier life of the partition, or before a release that failed; or it was
+            # in the hand of a thread that died, and its successor has finished it
             life.unanswered.add(done)
             self._note_own(life)
             return
         if (actor.busy or actor.suspended_at is not None) and life.done is not None:
-            # a commit that is under way, or that could not be sent, says what was done when it began
+            # a commit that is under way, or that could not be sent, has the offset that was done when it began
             life.unanswered.add(life.done)
         life.done = done
-        # what comes back while the coordinator is at work, or after drain.timeout.ms, may be too late for its commit
+        # a message finished while the coordinator is at work, or after drain.timeout.ms, may be too late for its commit
         if not actor.busy and actor.phase in (Phase.STABLE, Phase.DRAINING):
             life.acked = life.done
         self._note_own(life)
 
     def _note_own(self, life):
-        """Its own next commit may be the very offset that somebody else wrote: then there is nothing to see."""
+        """Forget an unadopted offset that equals the member's own next commit: nobody can see a difference."""
         if life.unadopted in {life.done} | life.unanswered:
             life.unadopted = None
 
     def on_may_be_acked(self, now, name, tp, offset):
-        """An acknowledgement was struck: it is made again some time, and may be done already."""
+        """An acknowledgement was interrupted: it may have had its effect, and comes again later."""
         self._ack(tp, (offset,))
         life = self.lives.get((name, tp))
         if life is not None and life.next_offset is not None:
             life.unanswered.add(min(life.waiting - {offset}, default=life.next_offset))
 
     def on_begins(self, now, name, tp, offset):
-        """The user's results say where a partition goes on that has just become a member's."""
+        """The user's results give the start of a partition that a member has just claimed."""
         life = self.lives.get((name, tp))
         if life is not None:
             life.starts = {offset}
-            # a release that came to nothing is begun anew
+            # the member begins again after a release that failed
             life.restarts.add(offset)
 
     def _is_by_hand(self, tp):
         return tp.topic in self.placing.topics
 
     def on_sought(self, now, name, tp, offset):
-        """The user says where to go on: from there and nowhere else, and what lies before needs no delivery."""
+        """A user seeks: the member continues there and nowhere else, and messages before need no delivery."""
         self._ack(tp, range(offset))
         life = self.lives.get((name, tp))
         if life is not None:
             life.next_offset = life.done = offset
-            # whether it had adopted what somebody else wrote is not to be seen any more
+            # the checker can no longer see whether the member had adopted another client's offset
             life.acked = life.reset = life.unadopted = None
             life.sought = offset if life.sought is None else min(life.sought, offset)
             life.restarts.clear()
@@ -577,7 +581,7 @@ class Checker:
             life.waiting.clear()
 
     def on_end_found(self, now, name, tp, offset):
-        """A member is told where a log ends, to begin there: where no offset is committed, and once."""
+        """Check that a member begins at a log's end only where no offset is committed, and only once."""
         life = self.lives.get((name, tp))
         if life is None or not life.may_begin_at_end or (life.is_placed and not self._may_go_to_end(name, life)):
             raise Violation("order", f"{name} would begin at the end of {tp}, {offset}, and has a place in it")
@@ -589,17 +593,20 @@ class Checker:
             self._note_adoptable(name, self.actors[name].resetting & {tp})
 
     def _may_go_to_end(self, name, life):
-        """Whether it may do so again: a release came to nothing, or its offset was deleted."""
+        """Return whether the member may begin at the end again: a release failed, or its offset was deleted."""
         return life.has_lost_versions or life.blips != self.actors[name].blips
 
     def on_placed(self, now, name, tp, offset, how):
-        """The end counts as consumed, so that the next owner does not begin at a later one. how: who asked for it."""
+        """The member begins at the log's end, which counts as consumed: the next owner must not begin at a later end.
+
+        how: "asked" if the coordinator asked the brokers, "fetched" if the fetcher found it.
+        """
         life = self.lives[name, tp]
         life.is_placed = True
         if life.next_offset is None:
             life.done = offset
             actor = self.actors[name]
-            # what a fetcher finds while the coordinator is at work may be too late for its commit
+            # an end that a fetcher finds while the coordinator is at work may be too late for its commit
             if how == "asked" or (not actor.busy and actor.phase in (Phase.STABLE, Phase.DRAINING)):
                 life.acked = offset
 
@@ -607,12 +614,12 @@ class Checker:
         self.failed_polls.add(name)
 
     def check_told_of_failures(self, name):
-        """A call for messages has returned as if all was well."""
+        """Check a call for messages that returned without an error: no poll of it had failed."""
         if name in self.failed_polls:
             raise Violation("not told", f"{name} does not tell its user that a poll has failed")
 
     def on_named(self, now, name, tp, offset, stored):
-        """A user commits an offset, done with all messages before it. stored: the offset that its member shows."""
+        """A user commits an offset by name: it has finished all before. stored: the offset that the member shows."""
         self._ack(tp, range(offset))
         self.named.setdefault((name, tp), set()).add(offset)
         life = self.lives.get((name, tp))
@@ -624,18 +631,18 @@ class Checker:
             self._note_own(life)
 
     def handed_out(self, name):
-        """{partition: the offset behind the last message that the member handed out}, also of lost ones."""
+        """Return {partition: the offset after the last message that the member handed out}, lost partitions too."""
         known = sorted((tp, life.next_offset) for (who, tp), life in self.lives.items() if who == name)
         return {tp: offset for tp, offset in known if offset is not None}
 
     def on_position(self, now, name, tp, position):
-        """A user asks for it: it is behind what users were given, if nobody else moved the partition."""
+        """Check a position that a user asks for: it is after the last message, unless another client moved it."""
         life, actor = self.lives.get((name, tp)), self.actors[name]
         if life is None or life.ended is not None or life.next_offset is None or actor.blips != life.blips:
             return
         if life.is_of_deleted:
             return
-        # None: it adopts that an operator has deleted the offset, and no broker has told it the beginning yet
+        # None: the member adopts an operator's deletion of the offset, and no broker has told it the beginning yet
         is_adopting = position is None and life.has_lost_versions
         if not is_adopting and position not in {life.next_offset} | self._adoptable(life) | life.applied:
             raise Violation("position", f"{name} says {position} of {tp}, and has handed out up to {life.next_offset}")
@@ -647,7 +654,7 @@ class Checker:
         self.paused.discard((name, tp))
 
     def paused_by(self, name):
-        """The partitions that this member's users have paused."""
+        """Return the partitions that this member's users have paused."""
         return [tp for who, tp in sorted(self.paused) if who == name]
 
     def _ack(self, tp, offsets):
@@ -671,12 +678,12 @@ class Checker:
                 self._note_adoptable(name, actor.resetting)
 
     def _note_followed(self, written):
-        """The owners said that they went on from the new offsets: from here on nothing else is handed out."""
+        """All owners have answered that they continue from the new offsets: they hand out nothing else from now on."""
         for tp, offset in written.items():
             life = self.owners.get(tp)
             if life is None or life.actor not in self.actors or life.reset != offset or life.is_of_deleted:
                 continue
-            # what its users were done with before need not be committed any more
+            # the member need not commit any more what its users had finished before
             life.reset = life.acked = None
             life.next_offset = offset
             life.restarts.clear()
@@ -685,14 +692,14 @@ class Checker:
             life.adoptable.clear()
 
     def on_request(self, now, partitions):
-        """A request for a reset of these partitions stands now; none of any if there is no request any more."""
+        """The request for a reset names these partitions now; none if there is no request any more."""
         self.requested = partitions
         for name, actor in self.actors.items():
             actor.resetting |= partitions
             self._note_adoptable(name, partitions)
 
     def note_requested(self, name, partitions):
-        """A member has come to rest; these are what the request named that it read last, and what it holds."""
+        """Note the partitions of a member at rest that its last read request names, or that it holds."""
         self.actors[name].resetting = self.requested | partitions
 
     def _note_adoptable(self, name, partitions):
@@ -703,7 +710,7 @@ class Checker:
                     life.applied.add(self._standing(tp))
 
     def _adoptable(self, life):
-        """Offsets of others from which its member may go on: no others with commit.conflict=keep."""
+        """Return foreign offsets from which the member may continue; with commit.conflict=keep only those of resets."""
         return life.foreign if self.settings.adopt else life.adoptable
 
     def on_offset(self, now, session, tp, offset):
@@ -725,16 +732,19 @@ class Checker:
             raise Violation("by hand", f"{name} commits {offset} of {tp}, whose offsets its users keep")
 
     def _note_offset(self, name, tp, offset, *, is_owners, may_go_back=False):
-        """is_owners: the writer owns the partition. may_go_back: the write may come long after its member asked."""
+        """Note a written offset, and check it if a member wrote it.
+
+        is_owners: the writer owns the partition. may_go_back: the write may come long after the member asked for it.
+        """
         before, by = self.offsets.get(tp, (0, ""))
         self.wrote.setdefault((name, tp), set()).add(offset)
         life = self.owners.get(tp)
-        # what stands may be a member's position in the topic before: then the same offset is an operator's word, too
+        # the committed offset may be a member's position in the deleted topic: then any offset of an operator counts
         is_of_deleted = life is not None and life.is_of_deleted
         if name.startswith("operator") and (offset > before or is_of_deleted):
             self._ack(tp, range(offset))
         if life is not None:
-            # what its own next commit says too is no reset to it: it goes on behind what is in hand
+            # the offset of the member's own next commit is no reset to it: it continues after the messages in hand
             is_own = offset in ({life.done} if life.done is not None else life.starts) | life.unanswered
             life.reset = offset if name.startswith("operator ") and not is_own else None
         if name in self.actors:
@@ -747,16 +757,16 @@ class Checker:
             if life.next_offset is None:
                 life.starts.add(offset)
             if life.has_lost_versions and not life.has_written_since:
-                # over whatever stood there: a znode that was created anew may have the version that it knew
+                # the commit succeeds over any offset: a znode created again may have the version that the member knew
                 life.unadopted, life.has_written_since = None, True
         elif life is not None:
-            # also one that was robbed of its owner znode, and is not aware of it
+            # the writer may also be a member whose owner znode was deleted, and which does not know that
             life.foreign.add(offset)
-            # of two stores, a commit without an answer may have written to ZooKeeper what only Kafka had
+            # with two stores, an unanswered commit may have written to ZooKeeper an offset that only Kafka had
             own = life.unanswered | life.starts if self.is_dual else life.unanswered
             is_seen = offset != life.done and offset not in own
             if self.is_in_kafka:
-                # without versions, the same once more is not told from what the member was told already
+                # without versions, the member cannot tell a second write of the same offset from the first
                 if offset != life.unadopted:
                     life.unadopted, life.untold = None, offset
             else:
@@ -781,7 +791,7 @@ class Checker:
         self._note_standing(tp)
 
     def _note_standing(self, tp):
-        """An offset was written."""
+        """Note that the present offset is one from which members may begin, after an offset was written."""
         standing = self._standing(tp)
         for (who, owned), known in self.lives.items():
             if owned == tp and known.blips != self.actors[who].blips:
@@ -790,7 +800,7 @@ class Checker:
                 known.starts.add(standing)
         life = self.owners.get(tp)
         if self.is_dual and life is not None and life.next_offset is None:
-            # read when it begins, the greater of both
+            # the member reads both when it begins, and takes the greater
             life.starts.add(standing)
             if standing > self.offsets.get(tp, (0, ""))[0]:
                 life.unadopted = None
@@ -798,13 +808,13 @@ class Checker:
     # Offsets in Kafka.
 
     def note_answer(self, name, kind):
-        """ZooKeeper has answered this actor."""
+        """Note that ZooKeeper has answered this actor."""
         self.unheard.pop(name, None)
         self.answered_at[name] = len(self._history.events)
-        # of two stores: an offset that stands already needs no write, and the owners are read
+        # with two stores, an offset that ZooKeeper has already needs no write: the member only reads the owners
         if kind == "multi" or (self.is_dual and kind in ("multi_read", "exists")):
             if self.is_dual:
-                # a large commit is checked in several requests
+                # a large commit takes several requests
                 stood = self.stood_when_checked.setdefault(name, {}) if name in self.checked_at else {}
                 for tp, (offset, _) in self.offsets.items():
                     stood.setdefault(tp, set()).add(offset)
@@ -812,17 +822,17 @@ class Checker:
             self.checked_at[name] = len(self._history.events)
 
     def note_told(self, name, told):
-        """A member has heard from the coordinator what is kept."""
+        """Note that Kafka's coordinator has told a member the offsets that it keeps."""
         self.answered_at[name] = len(self._history.events)
         for tp in told:
             life = self.owners.get(tp)
             if life is not None and life.actor == name and life.untold is not None:
-                # the offset that it read when it began is not told from a later write of the same
+                # the member cannot tell a later write from the same offset that it read when it began
                 is_own = life.untold == life.done or life.untold in life.unanswered | life.written | life.starts
                 life.unadopted, life.untold = None if is_own else life.untold, None
 
     def check_asked(self, name, offsets):
-        """A member asks for a commit, of what it owned when ZooKeeper checked that: once for each commit."""
+        """Check a member's commit to Kafka: it owned the partitions at a check in ZooKeeper for this commit."""
         if name not in self.checked_at:
             raise Violation("zombie commit", f"{name} asks for a commit, and has not had its ownership checked")
         checked_at = self.checked_at.pop(name)
@@ -835,9 +845,10 @@ class Checker:
                 raise Violation("zombie commit", f"{name} asks for a commit of {tp}, which it does not own")
 
     def on_kept(self, now, name, tp, offset, late):
-        """The coordinator carries a commit out; a late one may go back.
+        """Kafka's coordinator carries out a commit, which may write a smaller offset if it is late.
 
-        So may one of a member that lost the partition, or whose offset was overwritten, since it last heard anything.
+        So may a commit of a former owner, if the partition was lost or its offset written since a server last answered
+        that member.
         """
         if self.is_dual:
             self._note_in_kafka(name, tp, offset, late)
@@ -850,12 +861,15 @@ class Checker:
         may_go_back = bool(late) or (not is_owners and is_unheard)
         self._note_offset(name, tp, offset, is_owners=is_owners, may_go_back=may_go_back)
         if late:
-            # its member may have begun anew meanwhile, from what was kept before
+            # the member may have begun again meanwhile, from the offset before
             self.offsets[tp] = (offset, f"{name}, late")
         self.kept_at[tp] = len(self._history.events)
 
     def _note_in_kafka(self, name, tp, offset, late):
-        """Of two stores: Kafka gets what ZooKeeper took from the same member, or told it. A late one may go back."""
+        """With two stores, check that Kafka gets an offset that the member wrote to ZooKeeper, or read there.
+
+        A late commit may write any smaller offset.
+        """
         if name in self.actors:
             if offset > self.acked_up_to.get(tp, 0):
                 raise Violation(
@@ -872,25 +886,25 @@ class Checker:
         self._note_standing(tp)
 
     def on_committed(self, now, name, tp, offset):
-        """A user's commit has returned, and says that this stands."""
-        # an operator may have written the same, or another one between the two stores
+        """A user's commit has returned, with this offset as committed: check that it was written."""
+        # an operator may have written the same offset, or another one between the writes to the two stores
         life = self.lives[name, tp]
         life.doubtful.discard(offset)
         if life.is_of_deleted:
             return
         stood = {self.offsets.get(tp, (0, ""))[0], *self.stood_when_checked.get(name, {}).get(tp, ())} | life.foreign
         if life.has_lost_versions:
-            # a znode that was deleted and written anew passes a check of the version that the member read
+            # a znode that was deleted and created again may pass the check of the version that the member read
             stood |= life.starts
         is_in_first = offset in self.wrote.get((name, tp), ()) or offset in stood
-        # what Kafka refuses may stand there already, written by whom ever
+        # Kafka may already have an offset that it refuses, from any client
         is_kept = offset == self.in_kafka.get(tp) or offset in self.wrote_to_kafka.get((name, tp), ())
         is_in_kafka = not self.is_dual or is_kept
         if not (is_in_first and is_in_kafka):
             raise Violation("not committed", f"{name} tells its user that {offset} of {tp} is committed")
 
     def on_forgotten(self, now, tp):
-        """The coordinator keeps no offset any more: the next owner begins at the beginning."""
+        """Kafka's coordinator keeps no offset any more: the next owner begins at the beginning."""
         if self.is_dual:
             self.in_kafka[tp] = 0
             self._note_standing(tp)
@@ -898,24 +912,24 @@ class Checker:
         self._note_offset("nobody", tp, 0, is_owners=False)
         life = self.owners.get(tp)
         if life is not None:
-            # an offset that is gone is no reset
+            # a deleted offset is no reset
             life.unadopted = life.untold = None
 
     def on_garbled(self, now, session, tp):
-        """Note that the znode of an offset holds unreadable data: its owner's next commit mends it."""
+        """The znode of an offset holds unreadable data: the owner's next commit overwrites it."""
         self.unreadable.add(tp)
         life = self.owners.get(tp)
         if life is not None:
             life.unadopted = life.reset = None
 
     def on_offset_deleted(self, now, session, tp):
-        """Note that the next owner begins at the beginning."""
+        """The znode of an offset is deleted: the next owner begins at the beginning, or see begins_at_end."""
         self._check_careful(session, f"the offset of {tp}")
         if self.is_in_kafka:
             return
         for (_, owned), life in self.lives.items():
             if owned == tp and (life.ended is None or self._is_robbed(life)):
-                # a znode that is created anew has the versions of the one before: no commit can tell them apart
+                # a znode that is created again starts with version 0 again: a commit cannot tell it from the former one
                 life.has_lost_versions, life.has_written_since = True, False
         if self.begins_at_end:
             self._note_no_offset(tp)
@@ -926,7 +940,7 @@ class Checker:
             life.unadopted = None
 
     def _note_no_offset(self, tp):
-        """Note that the next owner begins at the end, and with commit.conflict=adopt this one goes there."""
+        """Note that the next owner begins at the end; with commit.conflict=adopt the present owner goes there."""
         self.offsets[tp] = (0, "operator")
         self.deleted.add(tp)
         self.unreadable.discard(tp)
@@ -938,7 +952,7 @@ class Checker:
             life.unadopted, life.reset = None, None
 
     def _standing(self, tp):
-        """Return the committed offset; without one, None where members then begin at the end, and 0 elsewhere."""
+        """Return the committed offset; without one, None if members then begin at the end, else 0."""
         if self._is_by_hand(tp):
             return self.placing.results.get(tp, 0)
         if self.begins_at_end and (tp not in self.offsets or tp in self.deleted):
@@ -949,7 +963,7 @@ class Checker:
         life = self.owners.get(tp)
         is_named = offset in self.named.get((name, tp), ())
         if life is None and is_named and (offset >= self.offsets.get(tp, (0, ""))[0] or tp in self.unreadable):
-            # users may move a partition without an owner forward
+            # by name, users may move a partition without an owner forward
             return
         if life is None or life.session != session:
             last = self.lives.get((name, tp))
@@ -957,32 +971,32 @@ class Checker:
                 raise Violation("zombie commit", f"{name} commits {offset} of {tp}, which it does not own")
 
     def _may_begin_anew(self, tp, life):
-        """Whether a committed offset may lie behind the end of the log, so that its reader begins at the beginning.
+        """Return whether the member may begin at 0, because the committed offset may lie after the log's end.
 
-        A member may have committed its position in the deleted topic for the new one, and may have died then.
+        A member may have committed its position in the deleted topic for the new one, and then died.
         """
         return tp.topic in self.deletions and life.next_offset is None
 
     def _is_robbed(self, life):
-        """Whether its member may not know yet that somebody deleted its owner znode."""
+        """Return whether the member may not know yet that another client deleted its owner znode."""
         latest = self.settings.audit_s + AUDIT_SLACK_S
         return life is not None and life.how == "stolen" and self._history.now - life.ended <= latest
 
     def _check_commit(self, name, tp, offset, before, by, *, is_owners, may_go_back):
-        # a member whose owner znode was deleted has a life, too: it may not know that yet
+        # the member may be a former owner that does not know yet that its owner znode was deleted
         own = self.lives.get((name, tp))
         if own is not None and own.is_of_deleted:
             return
         life = self.owners.get(tp)
         knows_version = is_owners and (life.has_written_since or not life.has_lost_versions)
         is_unseen = knows_version and life.unadopted not in (None, offset)
-        # a commit that is carried out late was decided before
+        # a member decided a late commit before it could see the other client's offset
         if self.settings.adopt and is_unseen and not may_go_back:
             raise Violation("overwritten", f"{name} commits {offset} of {tp} over {by}'s {before}, unseen")
         is_wanted = may_go_back or offset in self.named.get((name, tp), ())
         if own is not None:
             is_wanted |= (own.sought is not None and offset >= own.sought) or before in own.doubtful
-            # it knows neither that another member owns the partition nor that the offset is another znode by now
+            # the member knows neither that another member owns the partition nor that the offset's znode is another one
             is_wanted |= own.has_lost_versions and self._is_robbed(own)
             is_wanted |= offset == 0 and self._may_begin_anew(tp, own)
         if offset < before and by in self.actors and not is_wanted:

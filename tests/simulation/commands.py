@@ -1,7 +1,7 @@
-"""Operators' commands in a simulated world, carried out by the library: delete, prune, copy, and a backup put back.
+"""Operators' commands in a simulated world, as the library carries them out: delete, prune, copy, restore a backup.
 
-Others act before each request of a command. Without force no command changes anything of a group that has members: the
-checker is told which actor carries out which command.
+Other actors act before each request of a command. Without force no command may change a group that has members; so the
+checker knows which operators give commands without force.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from tests.simulation.zookeeper import COMMANDS_MULTI_BYTES, GROUP
 from zk_layout.errors import LegacyConsumerError
 
 _COPY = "copy"
-"""The group that offsets are copied to."""
+"""The group to which the operator copies offsets."""
 
 
 class Commands:
-    """Drawn from a generator of their own, so that worlds without commands are what they were."""
+    """The commands of a world. Its generator is its own: the other choices of a seed do not depend on it."""
 
     def __init__(self, world):
         self._world = world
@@ -32,16 +32,16 @@ class Commands:
         self._backup = {}
 
     def act(self):
-        """Now and then an operator gives a command, one at a time."""
+        """Now and then let an operator give a command, one at a time."""
         if not (self._are_given and self._store is None and self._world.faults):
             return
-        # most of what commands do they do while nobody is registered, which is rare
+        # most commands work only while no member is registered, which is rare
         if self._rng.random() < (0.03 if self._world.checker.registered else 0.5):
             what = self._rng.choice((self._delete, self._delete_topic, self._prune, self._copy, self._put_back))
             self._give(what)
 
     def is_giving(self, store):
-        """Whether this is the connection of the command that is under way."""
+        """Return whether this is the store of the command that runs now."""
         return store is self._store
 
     def _give(self, what):

@@ -1,4 +1,4 @@
-"""Most worlds run in a process of their own from the session's start: unit tests leave it a processor."""
+"""Most worlds run in a separate process from the start of the test session: unit tests leave a processor free."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from tests.simulation.running import DEFAULT_SEEDS, FEW_SEEDS
 ROOT = Path(__file__).parents[2]
 _PROCESSES = min(4, os.cpu_count() or 1)
 _NICE = 10
-"""The niceness of the worlds: other tests go first, because some of them measure time."""
+"""The niceness of the worlds' process: some other tests measure time and must go first."""
 
 
 class ManyWorlds:
-    """The run of many worlds, begun by the first test that asks and ended with the test session."""
+    """The run of many worlds: begins when the tests are collected, or when a test asks; ends with the session."""
 
     def __init__(self):
         self.process = None
@@ -35,7 +35,7 @@ class ManyWorlds:
             )
 
     def outcome(self):
-        """Its exit code and what it said."""
+        """Wait for the process. Returns: its exit code and its output."""
         self.begin()
         told = self.process.stdout.read()
         return self.process.wait(), told
@@ -43,7 +43,7 @@ class ManyWorlds:
     def end(self):
         if self.process is not None:
             with contextlib.suppress(ProcessLookupError):
-                os.killpg(self.process.pid, signal.SIGKILL)  # its children, too
+                os.killpg(self.process.pid, signal.SIGKILL)  # the group: its child processes, too
             self.process.communicate()
 
 

@@ -1,8 +1,8 @@
 """Seeded storms over a coordinated group: late and lost replies, deaths, coordinators lost between two effects.
 
-`python -m tests.simulation.coordination [FIRST [COUNT]]` runs seeds and prints the failing ones. World checks always
+`python -m tests.simulation.coordination [FIRST [COUNT]]` runs seeds and prints the failing ones. World always checks
 that the stored generations rise and that no two members have one partition in one generation. After the storm every
-member that lives has to become a member of one generation that has all partitions: none waits for ever.
+living member must become a member of one generation that has all partitions; none may wait for ever.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _QUIET_MS = 3 * (SESSION_MS + REBALANCE_MS)
 
 
 class Storm(World):
-    """The world, with chance in it. former: a coordinator that was deposed and has not noticed yet."""
+    """A World whose events a seed draws. former: a coordinator that was deposed and has not noticed yet."""
 
     def __init__(self, seed):
         self.chance = random.Random(seed)
@@ -57,7 +57,7 @@ class Storm(World):
         self.crash()
 
     def refuse_writes(self, effects):
-        """Carry out what a deposed coordinator wants, up to its first write: then it knows."""
+        """Carry out the effects of a deposed coordinator up to its first write, which is refused: so it notices."""
         for place, effect in enumerate(effects):
             if isinstance(effect, StoreGroup | StoreOffsets | ForgetGroup):
                 super().carry_out(effects[:place])
@@ -71,9 +71,9 @@ class Storm(World):
             super().carry_out(former.resign(self.now, undone))
 
     def crash(self):
-        """Crash.
+        """End the coordinator's process and elect another coordinator.
 
-        Replies that are under way may still arrive; a client that waits for another one loses its connection.
+        Replies that are under way may still arrive; members that wait for any other reply lose their connection.
         """
         if self.chance.random() < 0.5:
             self.replies.clear()
@@ -85,7 +85,7 @@ class Storm(World):
         self.end_former()
         self.former, self.coordinator = self.coordinator, self._elected()
 
-    # What may happen.
+    # Events.
 
     def step(self):
         action = self.chance.choices(
@@ -161,11 +161,11 @@ class Storm(World):
             member.join()
 
     def fall(self):
-        """The coordinator is lost within its next turn, between two of its effects."""
+        """Let the coordinator crash in its next turn, between two of its effects."""
         self.crash_after = self.chance.randrange(4)
 
     def calm_down(self):
-        """No fault happens any more. Returns what is wrong after that; empty if nothing is."""
+        """Let the group settle without faults. Returns: a text for each broken promise."""
         self.crash_after = None
         self.end_former()
         for _ in range(_QUIET_MS // 5_000):
@@ -183,7 +183,7 @@ class Storm(World):
 
 
 def run(seed):
-    """Raises: AssertionError, with the seed."""
+    """Run one storm. Raises: AssertionError that names the seed."""
     storm = Storm(seed)
     try:
         for _ in range(_STEPS):

@@ -1,9 +1,9 @@
-"""What ZooKeeper denies to members of a simulated world, for a while or for good.
+"""Permissions that ZooKeeper denies to members of a simulated world, for a while or for good.
 
-An ACL closes an offset, an owner, a registration, a topic or a list to members: they may not read it. ZooKeeper 3.9
-does not tell them either that such a znode exists. ZooKeeper refuses the ACL of a znode that a member writes. A request
-ends in SessionExpiredError if the session is over. ZooKeeper refuses a member's credentials when a connection is made
-anew: then it answers no request any more, and the member's user shuts the member down.
+An ACL closes an offset, an owner, a registration, a topic or a list: members may not read it. ZooKeeper 3.9 also hides
+that such a znode exists. ZooKeeper refuses the ACL of a znode that a member writes. A request ends in
+SessionExpiredError if the session is over. ZooKeeper refuses a member's credentials when the member connects again:
+then it answers no request any more, and the user shuts the member down.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _WRITES = ("create", "multi")
 
 
 class Denials:
-    """Drawn from a generator of its own, so that worlds without any of this are what they were."""
+    """The denials of a world. Its generator is its own: the other choices of a seed do not depend on it."""
 
     def __init__(self, world, *, may_be):
         self._world = world
@@ -36,20 +36,20 @@ class Denials:
         return bool(self._closes or self._refuses or self._refuses_credentials)
 
     def act(self):
-        """Now and then an ACL closes something or opens it again, or a user shuts down what ZooKeeper refuses."""
+        """Now and then close a znode to members or open it again, or let users shut down refused members."""
         if self._closes and self._rng.random() < 0.05:
             self._close_or_open()
         if self._refuses_credentials and self._rng.random() < 0.2:
             self.shut_down_refused()
 
     def shut_down_refused(self):
-        """The streams of such a member raise AuthenticationError, and its user gives it up."""
+        """Shut down members whose credentials ZooKeeper refuses: their streams raise AuthenticationError."""
         for member in self._world.members:
             if member.store.is_refused and not (member.closing or member.turning or member.using):
                 member.ask_to_close()
 
     def open_everything(self):
-        """The faults are over."""
+        """Open all closed znodes, when the faults are over."""
         self._world.server.tree.closed.clear()
 
     def _close_or_open(self):
@@ -70,17 +70,20 @@ class Denials:
         world.record("closed", path)
 
     def refusal(self, kind):
-        """Return how this request of a member is refused, None if it is not."""
+        """Return how ZooKeeper refuses this request of a member; None if it does not."""
         if kind in _WRITES and self._refuses and self._rng.random() < self._refuses:
             return Refusal(AuthenticationError("injected: nobody knows whom the ACL should name"))
         return None
 
     def note_lost(self, store, *, is_over):
-        """A request of a member was lost. is_over: its session has ended, which the member has not been told."""
+        """Raise SessionExpiredError now and then for a lost request of a member.
+
+        is_over: its session has ended, and the member has not got that event yet.
+        """
         if is_over and self._expires and store in self._world.by_store and self._rng.random() < 0.7:
             raise SessionExpiredError("injected: the session has expired")
 
     def refuses_credentials(self, store):
-        """Whether the connection of this store, which was cut, is refused when it comes back."""
+        """Return whether ZooKeeper refuses this store's credentials when the store connects again."""
         is_members = store in self._world.by_store and self._world.faults
         return is_members and self._rng.random() < self._refuses_credentials

@@ -1,4 +1,4 @@
-"""The end of a simulated world: the faults are over, the group settles, everything is delivered, everybody leaves."""
+"""The end of a simulated world: no more faults; the group settles, users get all messages, and all members leave."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from zk_layout.errors import MalformedZnodeError, NoNodeError
 from zk_layout.model import ConsumerThreadId, TopicPartition
 
 SETTLE_S = 40.0
-"""Sessions end (9 s), conflicts are tried (4 x 2 s), users are waited for (3 s), audits come round (10 s)."""
+"""Seconds for a group to settle: sessions end (9), claims are tried (4 x 2), users finish (3), audits come (10)."""
 
 
 class Ending:
-    """world: the one that ends."""
+    """Ends a world; the methods are called in the order of World.run."""
 
     def __init__(self, world):
         self._world = world
@@ -28,7 +28,7 @@ class Ending:
         self._twins_stay = random.Random(f"twins {world.seed}").random() < 0.5
 
     def heal_everything(self):
-        """Nothing stays cut, frozen or forbidden."""
+        """Restore every connection, process and ACL, and shut down members whose streams have ended."""
         self._world.server.tree.forbidden.clear()
         self._world.denials.open_everything()
         self._world.denials.shut_down_refused()
@@ -42,7 +42,7 @@ class Ending:
         self._end_twins()
 
     def _end_twins(self):
-        """Of the members that share an id the one that is registered stays; in some worlds the others wait for it."""
+        """Shut down members that share the id of a registered member; in some worlds they stay and wait for the id."""
         if not self._twins_stay:
             for member in self._waiting_twins():
                 member.ask_to_close()
@@ -53,7 +53,7 @@ class Ending:
         return [one for one in open_members if one.consumer_id in registered and not one.is_registered]
 
     def calm_down(self, limit_s=None, *, must=False):
-        """Everybody acts until the group has settled; must: Violation if it has not in time."""
+        """Let all actors act until the group has settled, or time is up. must: raise Violation if time is up."""
         end = self._world.clock.now + (self._settle_s if limit_s is None else limit_s)
         while not self._is_settled():
             if self._world.clock.now > end:
@@ -65,7 +65,11 @@ class Ending:
             self._world.time.advance(0.5)
 
     def _is_held_up_by_a_jvm(self):
-        """A JVM member that found its own claim, whose reply was lost, does not undo it: it stays with the session."""
+        """Return whether a JVM member holds an owner znode that it should not have.
+
+        A JVM member that finds its own claim, whose reply was lost, does not undo it: the znode stays until the session
+        ends.
+        """
         expected = self._expected()
         ids = {jvm.name: jvm.consumer_id for jvm in self._world.jvms}
         return any(
@@ -101,14 +105,14 @@ class Ending:
         if any(member.wake_at <= self._world.clock.now or member.is_overwritten for member in members):
             return False
         if any(member.follower.held for member in self._world.members):
-            # no request stands any more, and each looks again until it has seen that
+            # the request has ended, and each member reads it again until it has seen that
             return False
         if any(self._world.checker.actors[member.name].suspended_at is not None for member in self._world.members):
             return False
         if any(jvm.has_work for jvm in self._world.jvms) or any(store.queue for store in self._world.server._stores):
             return False
         expected = self._expected()
-        # a member of the JVM gives up after its tries, and never looks whether its owner znodes are still there
+        # a JVM member gives up after its tries, and never checks its owner znodes
         helpless = {jvm.consumer_id for jvm in self._world.jvms}
         for tp, thread in expected.items():
             owner = self._world.checker.owners.get(tp)
@@ -130,7 +134,7 @@ class Ending:
         return None
 
     def _expected(self):
-        """The assignors' answer to what ZooKeeper says now."""
+        """Return the assignment for the group as ZooKeeper has it now."""
         tree = self._world.server.tree
         members = {}
         try:
@@ -146,7 +150,10 @@ class Ending:
         return ASSIGNORS[self._world.settings.strategy](GroupSnapshot(GROUP, members, partitions), "1.0")
 
     def _expected_of_led(self, snapshot):
-        """Return the last generation's owners, if it has exactly the living members and all their topics."""
+        """Return the last generation's assignment; "nobody" owns a partition that it should have and has not.
+
+        If the generation does not name exactly the registered members, nobody owns any partition.
+        """
         given = self._generation()
         twins = self._waiting_twins()
         registered = [member for member in self._world.members if member not in twins]
@@ -160,12 +167,12 @@ class Ending:
         return {**dict.fromkeys(due, nobody), **found}
 
     def _generation(self):
-        """Of a led group, as ZooKeeper has it."""
+        """Return the generation of the led group in ZooKeeper."""
         path = generation_path(GROUP)
         try:
             return decode_generation(path, self._world.server.tree.read(path).data)
         except (NoNodeError, MalformedZnodeError):
-            # a stranger wrote it, and the leader is to write it again
+            # no generation yet, or a stranger's data, which the leader must overwrite
             return NO_GENERATION
 
     def _describe(self):
@@ -180,7 +187,7 @@ class Ending:
         return f"{phases}; owners {owners}; expected {expected}; {gave_up}"
 
     def let_jvms_leave(self):
-        """In order, and the rest of the group settles without them."""
+        """Stop all JVM members in order; then the rest of the group must settle."""
         if not self._world.jvms:
             return
         for jvm in list(self._world.jvms):
@@ -190,7 +197,7 @@ class Ending:
         self.calm_down(must=True)
 
     def deliver_everything(self):
-        """Users take until nothing comes any more."""
+        """Let users take messages until none come, and check that all were delivered."""
         twins = self._waiting_twins()
         settled = [member for member in self._world.members if member not in twins]
         if {topic for member in settled for topic in member.subscription} < self._world.partitions.keys():
@@ -199,13 +206,13 @@ class Ending:
         for member in self._world.members:
             for user in member.users:
                 user.away_until = 0.0
-                # of two polls one may only say that an offset is missing
+                # one of two polls may only raise NoCommittedOffsetError
                 while user.take(4) or user.take(4):
                     pass
         self._world.checker.check_everything_was_delivered()
 
     def let_everybody_leave(self):
-        """In order, at once."""
+        """Shut all members down in order, at the same time, and check what they leave behind."""
         for member in list(self._world.members):
             member.ask_to_close()
         end = self._world.clock.now + 10.0

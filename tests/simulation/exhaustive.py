@@ -36,7 +36,7 @@ from zk_layout.model import TopicAssignment, TopicPartition
 
 OWNERS, TOPIC = f"/consumers/{GROUP}/owners/t", "/brokers/topics/t"
 _FIRST_SESSION, _FIRST_ZXID = 0x1000000, 2**40
-"""Numbers of these kinds are told from others by their size, and compared by the order in which they appear."""
+"""The first session id and zxid: larger than any other number, so that fingerprint() replaces both by their order."""
 _SETTLE_S = 60.0
 _NOT_STATE = frozenset(
     {"_server", "_clock", "lists_read", "_warned", "_report", "_thread", "_lock", "_bell", "_changed"}
@@ -72,14 +72,14 @@ class Walk:
 
 
 class Choices:
-    """Answers from a list, then always 0; remembers what could have been answered."""
+    """Answers from a list, then always 0; records each answer, and how many options it had."""
 
     def __init__(self, given=()):
         self._given = given
         self.taken = []
 
     def among(self, options):
-        """One of them."""
+        """Return the next chosen option."""
         if len(options) == 1:
             return options[0]
         at = len(self.taken)
@@ -89,12 +89,12 @@ class Choices:
 
     @property
     def is_beyond(self):
-        """Whether all that was given is used: what comes now was not walked before."""
+        """Whether the given list is used up: the walk has not been in the states that follow."""
         return len(self.taken) >= len(self._given)
 
 
 class Server(MemoryZooKeeper):
-    """Asks the world what becomes of a request."""
+    """A server that asks the world for the fate of each request."""
 
     def __init__(self, world):
         super().__init__(wall_ms=lambda: 0, auto_deliver=False, monotonic=world.clock.monotonic)
@@ -120,17 +120,17 @@ class Server(MemoryZooKeeper):
 
 
 class SmallWorld:
-    """Members, one operator, and faults; what happens next is asked of the choices."""
+    """Members, one operator, and faults; the choices decide what happens next."""
 
     def __init__(self, group, choices):
         self.choices = choices
         self.clock = FakeClock()
         self.is_over = True
-        """No fault any more: before the walk, and after it."""
+        """Whether no fault happens: before the walk, and after it."""
         self.events_left, self.faults_left = group.depth, group.faults
         self.operator_acts = True
         self.close_by = 0.0
-        """Until when the member that the operator stops may leave in order."""
+        """The time until which the member that the operator stops may leave in order."""
         self.deleted = None
         self.history = []
         self.operator = None
@@ -142,14 +142,14 @@ class SmallWorld:
         self.busy = []
         self.members = [Member(self.server, name, {"t": 1}, self.clock) for name in "abc"[: group.members]]
         for member in self.members:
-            # commits are judged elsewhere
+            # no periodic commits here: other simulations check commits
             member.coordinator._upkeep._periods_ms = dict.fromkeys(member.coordinator._upkeep._periods_ms, 0) | {
                 chore: 10_000 for chore in member.coordinator._upkeep._periods_ms if chore.value == "audit"
             }
             member.join()
 
     def begin(self, group):
-        """From here on there are choices."""
+        """Begin the walk: from now on the choices decide. The members settle first if the group is to be settled."""
         if group.settled:
             self.come_to_rest()
         self.is_over = False
@@ -158,10 +158,10 @@ class SmallWorld:
         data = encode_topic(TopicAssignment(dict.fromkeys(range(partitions), (0,))))
         write(TOPIC, data, **({"make_parents": True} if write == self.operator.create else {}))
 
-    # What can happen.
+    # Events.
 
     def events(self):
-        """[(name, what to call)], of members that are not in the midst of something."""
+        """Return [(name, function)] of all events possible now; a member in the middle of a turn has none."""
         found = []
         free = [member for member in self.members if member not in self.busy and not member.coordinator.is_closed]
         for member in free:
@@ -178,7 +178,7 @@ class SmallWorld:
         return found
 
     def happen(self):
-        """One event; False if nothing can happen any more."""
+        """Let one event happen; False if none can happen any more."""
         events = self.events() if self.events_left else []
         if not events:
             return False
@@ -197,7 +197,7 @@ class SmallWorld:
             self.busy.remove(member)
         if member.coordinator.is_closed:
             self._check_left(member)
-            # as the end of its process: what could not be left in order goes with its session
+            # as at the end of its process: znodes that it could not delete end with its session
             member.store.close()
 
     def pass_time(self, seconds):
@@ -236,7 +236,7 @@ class SmallWorld:
         return acts
 
     def fate_of_request(self, store):
-        """None, a Fault, or "late"."""
+        """Return None if the request succeeds, a Fault, or "late"."""
         if not self.faults_left or not store.linked or store.is_cut_in_queue():
             return None
         fate = self.choices.among([None, Fault.LOSE_REQUEST, Fault.LOSE_REPLY, "late"])
@@ -246,7 +246,7 @@ class SmallWorld:
         return fate
 
     def others_go_on(self, store):
-        """One event or more, before the answer reaches the store."""
+        """Let one event or more happen, before the answer reaches the store."""
         while self.happen():
             if self.choices.among([True, False]):
                 return
@@ -257,10 +257,10 @@ class SmallWorld:
     def _has_work(self, member):
         return bool(member.coordinator._mailbox._inbox) or self._alarm_in_s(member) <= 0
 
-    # What must hold.
+    # Promises.
 
     def claims(self):
-        """{partition: session}, of sessions that live."""
+        """Return {partition: the session of its owner znode}."""
         found = {}
         for number in range(3):
             try:
@@ -277,27 +277,24 @@ class SmallWorld:
                 raise Violation("theft", f"{tp}: session 0x{actor:x} deletes the owner znode of 0x{session:x}")
 
     def check(self):
-        """Check that each living member has the owner znode of every partition that it hands out:
-
-        no other member has it.
-        """
+        """Check that each living member owns every partition that it hands out, so no other member owns it."""
         claims = self.claims()
         for member in self.members:
             session = member.store.server_session_id
             if member.coordinator.is_closed or session != member.coordinator.session_id:
-                continue  # it has not heard yet that its session ended: its lease is over, which others look at
+                continue  # it does not know yet that its session ended; its lease, which other tests check, is over
             for tp in member.delivery.flowing:
                 if claims.get(tp) != session and tp != self.deleted:
                     raise Violation("two owners", f"{member.consumer_id} hands out {tp}, which {claims.get(tp)} owns")
 
     def _check_left(self, member):
-        """Check that a member that had time, and whose session lives, has given all back."""
+        """Check that a member that had time to leave in order has released all, unless its session has ended."""
         session = member.coordinator.session_id
         if self.clock.now < self.close_by and session in self.claims().values():
             raise Violation("left too early", f"{member.consumer_id} has left, its owner znodes have not")
 
     def come_to_rest(self):
-        """No fault any more: everybody settles, with the share that the assignor names."""
+        """Without faults, let all members settle, with their share. Raises: Violation if they do not."""
         self.is_over = True
         end = self.clock.now + _SETTLE_S
         while True:
@@ -342,7 +339,7 @@ class SmallWorld:
         return b'"2"' in self.server.tree.read(TOPIC).data
 
     def fingerprint(self):
-        """Of all that the code under test can look at, and of what may still happen."""
+        """Return a hash of all that the code under test can look at, and of what may still happen."""
         numbers = {}
 
         def frozen(value):
@@ -390,7 +387,10 @@ class SmallWorld:
 
 
 def run(group, given, seen):
-    """One world. seen: {fingerprint: with how many events to go}. Returns the world, the choices and a violation."""
+    """Run one world. seen: {fingerprint: the most events that were left there}; a state seen before ends it.
+
+    Returns: the world, the choices, and a Violation or None.
+    """
     choices = Choices(given)
     world = SmallWorld(group, choices)
     try:
@@ -410,7 +410,7 @@ def run(group, given, seen):
 
 
 def walk(group, stop_after=1):
-    """Every order of events in such a group."""
+    """Walk every order of events in such a group, until stop_after worlds have failed."""
     began = time.process_time()
     seen, waiting, told = {}, [()], Walk(group)
     while waiting:
@@ -434,7 +434,7 @@ def _walk_quietly(group):
 
 
 def main(arguments=None):
-    """The command line; returns the exit code."""
+    """Run the command line. Returns: the exit code."""
     parser = argparse.ArgumentParser(prog="python -m tests.simulation.exhaustive", description=__doc__)
     parser.add_argument("--depth", type=int, default=3, help="events (default %(default)s); three members one less")
     parser.add_argument("--faults", type=int, default=2, help="at most so many (default %(default)s)")

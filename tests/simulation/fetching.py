@@ -1,4 +1,4 @@
-"""Fetchers of a simulated world: the fake ones, without real waiting, and with room for others to act."""
+"""Fetchers of a simulated world: fake fetchers that never really wait, and let other actors act during a poll."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from tests.support.fake_kafka import FakeBatch, FakeFetcher
 
 
 def no_strike():
-    """Nothing strikes the thread here."""
+    """Raise nothing: in place of Trouble.strike where no exception may interrupt the thread."""
 
 
 class PatientClock:
-    """A stream's view of the world's clock: waiting passes no time of the world's, only of the stream's patience.
+    """The world's clock as a stream sees it: a wait moves only the stream's own time, not the world's.
 
-    Between two looks some time has passed, as for a user that takes long over every single message.
+    Each look at the clock adds 0.1 ms, as for a user that takes that long over every message.
     """
 
     def __init__(self, clock):
@@ -38,7 +38,7 @@ class PatientClock:
 
 
 class SimulatedFetcher(FakeFetcher):
-    """Of one of the member's streams: others act when a poll begins, and when it has fetched and not returned yet."""
+    """The fetcher of one stream; other actors act when a poll begins, and after it has fetched, before it returns."""
 
     def __init__(self, member, clock):
         super().__init__(member.world.kafka)
@@ -48,7 +48,7 @@ class SimulatedFetcher(FakeFetcher):
         self.before_poll_begins = partial(member.world.before_poll, member)
         self.before_poll_returns = partial(member.world.interlude, member)
         self.found_ends = {}
-        """{partition: where its log ended}, of those that are to begin there, since somebody has taken them away."""
+        """{partition: its log's end}, of partitions that begin at the end; User.take clears it."""
 
     def poll(self, max_messages, timeout_s):
         self._clock.strike()
@@ -62,7 +62,7 @@ class SimulatedFetcher(FakeFetcher):
                     self._positions[tp] = which[tp] if which[tp] in (LATEST, NO_POSITION) else max(which[tp], 0)
         self._tell_of_the_lost()
         self._world.brokers.fail(self._name)
-        # of a topic that was created again
+        # partitions of topics that were created again
         placed = self._place_the_lost() if self._world.topics.come_and_go else {}
         found = {**self._find_ends(), **placed}
         messages = [] if found else self._fetch(max_messages)
@@ -83,7 +83,7 @@ class SimulatedFetcher(FakeFetcher):
         return found
 
     def _meanwhile(self, act):
-        """Nothing strikes the code that acts meanwhile."""
+        """Let other actors act; no exception interrupts them for this thread's sake."""
         strike, self._clock.strike = self._clock.strike, no_strike
         try:
             act()

@@ -17,7 +17,7 @@ class History:
         return self._clock.now
 
     def record(self, kind, *details):
-        """Note an event; an observer that does not like it raises Violation."""
+        """Record an event and show it to the observer of its kind, which may raise Violation."""
         now = self._clock.now
         self.events.append((now, kind, *details))
         observer = self.observers.get(kind)
@@ -25,7 +25,7 @@ class History:
             observer(now, *details)
 
     def lines(self):
-        """One line for each event, for people and for comparing histories."""
+        """Yield one line for each event, for people and for comparing histories."""
         for now, kind, *details in self.events:
             yield f"{now:9.3f}  {kind:<10} " + "  ".join(map(_text, details))
 

@@ -1,4 +1,4 @@
-"""A listener whose hooks commit, as users' code does: all that is consumed, or an offset that it names."""
+"""A listener whose hooks commit, as the user's code may: all that is consumed, or an offset by name."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import random
 
 
 class Hooks:
-    """Drawn from a generator of its own, so that worlds without such a listener are what they were."""
+    """Whether a world has such a listener. Its generator is its own: other choices of a seed do not depend on it."""
 
     def __init__(self, seed):
         self.rng = random.Random(f"hooks {seed}")
@@ -14,7 +14,7 @@ class Hooks:
 
 
 class CommittingListener:
-    """Others act before each hook commits."""
+    """Commits in each hook; other actors act before the commit."""
 
     def __init__(self, member):
         self._member = member
@@ -33,8 +33,8 @@ class CommittingListener:
         rng = world.hooks.rng
         world.interlude(member)
         if not world.faults:
-            # At its end the world checks that members have committed all consumed messages. A hook may commit less by
-            # name, or write once more an offset that its member has just adopted.
+            # At its end the world checks that members have committed all consumed messages. A commit by name may be of
+            # less, or of an offset that the member has just adopted.
             return
         user = rng.choice(member.users)
         what = rng.choice(("nothing", "consumed", "named"))

@@ -1,8 +1,9 @@
 """A model of Kafka's Scala consumer (0.8.2 to 1.1.1) as a generator that stops before each ZooKeeper operation.
 
-What matters to the others is kept: it releases everything first, reads offsets before it claims, makes one znode after
-another, deletes by path whoever owns it, gives up after its tries, commits without looking who owns, and forgets its
-claims without deleting them when its session expires. Its fetchers go on until its next rebalance stops them.
+The model has the behaviour that other members notice: it releases everything first, reads offsets before it claims,
+creates one znode after another, deletes an owner znode by its path without a check of the owner, gives up after its
+tries, commits without a check of the owner, and forgets its claims without deleting them when its session expires. Its
+fetchers continue until its next rebalance stops them.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ from zk_layout.store import SessionKind, WatchKind
 
 
 class AttemptFailedError(Exception):
-    """One try of a rebalance came to nothing."""
+    """One try of a rebalance failed."""
 
 
 class JvmMember:
-    """resume() takes one step. Operations that lose the connection are tried again, as ZkClient does."""
+    """A JVM member; resume() takes one step. It retries operations that lose the connection, as ZkClient does."""
 
     def __init__(self, world, name, subscription):
         self.world = world
@@ -40,17 +41,17 @@ class JvmMember:
         self._seen = {}
         self._registry = {}
         self._fetching = {}
-        """{partition: [next offset to hand out, committed offset]}; shared with the registry while that knows it."""
+        """{partition: [next offset to hand out, committed offset]}; the registry shares the lists of its partitions."""
         self._commit_at = world.clock.now + 5.0
         self._main = self._live()
         self._timer = None
         self.is_idle = False
         self.store.add_session_listener(self._on_session)
 
-    # What the world lets it do.
+    # The steps that the world takes.
 
     def resume(self):
-        """Up to the next operation; while it sleeps, nothing."""
+        """Run up to the next operation of the commit timer or of the main thread, unless that sleeps."""
         now = self.world.clock.now
         if self._timer is None and now >= self._commit_at:
             self._commit_at = now + 5.0
@@ -67,7 +68,7 @@ class JvmMember:
         return not self.is_idle or self._triggered or self._new_session or bool(self._unwatched)
 
     def take(self):
-        """Its user takes a message; next() counts as consumed."""
+        """Take a message, as the user does; next() counts it as consumed."""
         for tp in sorted(self._fetching):
             position = self._fetching[tp]
             if position[0] < self.world.kafka.ends[tp]:
@@ -79,7 +80,7 @@ class JvmMember:
         return False
 
     def stop(self):
-        """Its process ends in order: a last commit, then its session."""
+        """End the process in order: a last commit, then the end of its session."""
         for _ in self._commit():
             pass
         self.alive = False
@@ -90,7 +91,7 @@ class JvmMember:
 
     def _on_session(self, event):
         if event.kind is SessionKind.EXPIRED:
-            # on the event thread, whatever the rebalance that is under way makes of it
+            # ZkClient does this on its event thread, even during a rebalance
             self._registry = {}
             self._new_session = True
 
@@ -138,7 +139,7 @@ class JvmMember:
             except NoNodeError:
                 self._unwatched.add(path)
             else:
-                # the client of the JVM sets its watches anew when it is back, and the server tells it what it missed
+                # the JVM client sets its watches again when it reconnects, and the server sends the missed events
                 self._triggered |= self._seen.get(path, seen) != seen
                 self._seen[path] = seen
 

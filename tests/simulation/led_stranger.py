@@ -1,7 +1,7 @@
-"""A stranger in a led group: it writes, replaces and deletes the znodes in which leader and members speak.
+"""A stranger in a led group: a client that writes, replaces and deletes the znodes of leader and members.
 
-What it writes is made from what stands there, so that most of it can be read: other numbers and names, other groups'
-paths, nulls, depths, a cut end. It puts also what no session ends where only a session's znode belongs.
+It changes the present data, so that members can parse most of it: other numbers and names, other groups' paths, nulls,
+deep nesting, a truncated text. It also puts persistent znodes where ephemeral ones belong.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from zk_layout.errors import MultiFailedError, ZooKeeperError
 from zk_layout.store import CreateOp, DeleteOp
 
 CHANCE = 0.04
-"""At each step of a world that has one."""
+"""The probability that the stranger acts in a step."""
 
 
 class LedStranger:
-    """Drawn from a generator of its own; a third of all led worlds have one."""
+    """The stranger of a led world; a generator of its own gives one to 30 % of these worlds."""
 
     def __init__(self, world):
         self.world = world
@@ -34,7 +34,7 @@ class LedStranger:
         self._do_something(self._somewhere())
 
     def act_last(self):
-        """Just before the faults end: what it leaves has to be found and mended."""
+        """Act once more just before the faults end: the leader must notice and repair the data."""
         if self.is_there and self.rng.random() < 0.5:
             self._do_something(self.rng.choice((round_path(GROUP), generation_path(GROUP))))
 
@@ -64,7 +64,7 @@ class LedStranger:
         self.world.record("stranger", path, None, False)
 
     def _replace(self, path):
-        """By what no session ends, perhaps with something below it."""
+        """Replace a znode by a persistent one, perhaps with a child."""
         data = self._hostile(self.world.admin.get_data(path).data)
         below = [CreateOp(f"{path}/x", b"")] if self.rng.random() < 0.5 else []
         with contextlib.suppress(MultiFailedError):
@@ -87,7 +87,7 @@ class LedStranger:
         return changed if chance < 0.9 else changed[: self.rng.randrange(len(changed) + 1)]
 
     def _false_version(self, document):
-        """Sound, but not what the leader wrote: it refuses members, or gives one of them nothing."""
+        """Return a valid document that the leader did not write: it refuses members, or one has no partitions."""
         if isinstance(document.get("refused"), dict):
             names = self._members()
             return document | {"refused": dict.fromkeys(self.rng.sample(names, self.rng.randint(0, len(names))), "no")}

@@ -44,22 +44,22 @@ from zk_layout.model import ConsumerRegistration, SubscriptionPattern
 from zk_layout.store import SessionKind
 
 CLOSE_S = 4.0
-"""The time for leaving in order."""
+"""Seconds for leaving in order."""
 MAX_TURNS = 200
-"""The turns at one moment, without a failed request, after which a coordinator is taken never to come to rest."""
+"""The turns at one moment, without a failed request, after which a coordinator counts as never coming to rest."""
 MAX_TURNS_IN_ALL = 10 * MAX_TURNS
-"""However often requests fail: one that tries again without a pause would else go on until 200 go through."""
+"""The bound on all turns; else a coordinator that retries without a pause goes on until MAX_TURNS in a row succeed."""
 
 
 class Crash(BaseException):
-    """A member dies where it stands; nothing of it runs any more."""
+    """A member's process dies: raised inside the member, where no code of it may catch it."""
 
 
 class OurMember:
-    """One member: everything that ConsumerConnector wires together, without threads."""
+    """One member: all parts that ConsumerConnector connects, without threads."""
 
     def __init__(self, world, name, consumer_id, subscription, earlier=None):
-        """earlier: the same connector's life in the group before unsubscribe(); its session and its offsets go on."""
+        """earlier: the same connector before unsubscribe(); this member keeps its session and its offset store."""
         self.world = world
         self.settings = settings = world.settings
         self.name = name
@@ -69,7 +69,7 @@ class OurMember:
         self.turning = self.using = self.committing = False
         self.closing = self.unsubscribing = self.ending = False
         self.close_by = 0.0
-        """Until when it may leave in order."""
+        """The world's time until which the member may leave in order."""
         self.wake_at = 0.0
         world.record("member", name)
         self.store = world.server.connect(name) if earlier is None else earlier.store
@@ -105,7 +105,7 @@ class OurMember:
             self.delivery,
             offsets=offsets,
             progress=self.progress,
-            # there is no coordinator yet
+            # lambdas: the coordinator does not exist yet
             post=lambda errand: self.coordinator.post(errand),  # noqa: PLW0108
             later=lambda errand, delay_ms: self.coordinator.post_later(errand, delay_ms),  # noqa: PLW0108
             refusal="offsets.storage" if world.group_offsets.is_used else None,
@@ -162,7 +162,7 @@ class OurMember:
             led=self.led,
         )
         self._post = self.coordinator.post
-        # others of its process ring it
+        # other threads of the member's process post too, and a post must wake the coordinator
         self.coordinator.post = self._post_and_wake
         lease = Lease(self.store, lambda: self.coordinator.session_id, world.clock)
         self._streams = {}
@@ -216,7 +216,7 @@ class OurMember:
     def stream_of(self, tp, thread):
         return self._streams[tp.topic, thread.thread]
 
-    # What the world lets it do.
+    # The steps that the world takes.
 
     def _told(self, event):
         if not self.alive:
@@ -232,7 +232,7 @@ class OurMember:
         self.wake_at = 0.0
 
     def turn(self):
-        """One turn of the coordinator. True if there is more to do now."""
+        """Take one turn of the coordinator. Returns: True if another turn is due now."""
         self.turning = True
         world = self.world
         world.record("turn", self.name)
@@ -242,7 +242,7 @@ class OurMember:
             world.bury(self)
             return False
         except InjectedError:
-            # as the coordinator's thread, which outlives it, and waits unless something came meanwhile
+            # like the coordinator's thread, which survives the error, and waits unless mail has come
             wait_s = 0.0 if self.coordinator._mailbox._bell.is_set() else 1.0
         finally:
             self.turning = False
@@ -262,7 +262,10 @@ class OurMember:
         return True
 
     def come_to_rest(self):
-        """All turns that are due. Those in which a request of it failed have a reason to be followed by others."""
+        """Take all turns that are due. Raises: Violation if they do not end.
+
+        A failed request begins the count of MAX_TURNS again: the coordinator has a reason for more turns.
+        """
         turns, failed = 0, self.world.failed_requests[self.name]
         for _ in range(MAX_TURNS_IN_ALL):
             if not self.turn():
@@ -274,14 +277,14 @@ class OurMember:
         raise Violation("never rests", f"{self.name} is as busy after {MAX_TURNS} turns as before")
 
     def end_streams(self):
-        """As a signal handler does; the member is shut down when its user's loop is over."""
+        """End all streams, as a signal handler does; the user shuts the member down when the loop is over."""
         self.world.record("ends streams", self.name)
         self.ending = True
         for user in self.users:
             user.stream.end()
 
     def ask_to_close(self):
-        """shutdown(), up to where its thread waits for the coordinator."""
+        """Do what shutdown() does up to its wait for the coordinator."""
         self.closing = True
         self.world.record("unsubscribes" if self.unsubscribing else "closes", self.name)
         for user in self.users:
@@ -293,7 +296,10 @@ class OurMember:
         self.wake_at = 0.0
 
     def _check_left(self):
-        """Check that a member that had time has released all its partitions, unless an ACL may have forbidden that."""
+        """Check that a member that left in time has released all its partitions, unless an ACL may have forbidden that.
+
+        Raises: Violation.
+        """
         world, session = self.world, self.coordinator.session_id
         was_forbidden = world.checker.actors[self.name].forbidden_at >= self.close_by - CLOSE_S
         is_excused = was_forbidden or world.denials.are_possible or not world.server.is_alive(session)
@@ -305,7 +311,7 @@ class OurMember:
             raise Violation("left too early", f"{self.name} has left, its owner znodes of {sorted(left)} have not")
 
     def leave(self):
-        """The rest of shutdown(), or of unsubscribe(), after which the session's next member joins."""
+        """Do the rest of shutdown(), or of unsubscribe(): then a member joins again in the same session."""
         is_kept = self.unsubscribing and self.coordinator.has_left_nothing
         self.world.record("left", self.name)
         self.alive = False
@@ -320,7 +326,7 @@ class OurMember:
             self.store.close()
 
     def resume_all(self):
-        """Undo what users have paused."""
+        """Resume all partitions that users have paused."""
         for stream in self._streams.values():
             stream.resume_partitions(stream.paused())
             for tp in self.world.checker.paused_by(self.name):
@@ -328,7 +334,7 @@ class OurMember:
 
     @property
     def is_settled(self):
-        # one that was frozen may have news that it has not read
+        # a member that was frozen may not have read its mail yet
         return self.coordinator.status.phase is Phase.STABLE and not self.coordinator._mailbox._inbox
 
     @property
@@ -337,7 +343,7 @@ class OurMember:
 
     @property
     def is_overwritten(self):
-        """Whether somebody else wrote what stands in its id znode; it finds out at its next audit."""
+        """Whether another client has written the member's id znode; the member notices at its next audit."""
         return self._registration is not None and self._registration.data != self.registrar.data
 
     @property
@@ -354,7 +360,10 @@ class OurMember:
 
 
 def _look_for_defect(error, *, may_be_refused):
-    """may_be_refused: a stranger may have told of strategies in a member's place, until the member tells its own."""
+    """Raise Violation for an error that only a defect causes.
+
+    may_be_refused: a stranger may have written other strategies into a member's offer, until the member writes it anew.
+    """
     if may_be_refused and "is refused by the leader" in str(error):
         return
     if (
@@ -363,7 +372,7 @@ def _look_for_defect(error, *, may_be_refused):
             error, (PartitionOwnedError, PartlyBegunError, ConsumerRebalanceFailedError, RegistrationConflictError)
         )
         and InjectedError.__name__ not in str(error)
-        # the worlds refuse single requests, too
+        # a world also refuses single requests, which causes this error
         and "an ACL hides my own registration" not in str(error)
     ):
         raise Violation("defect", str(error))

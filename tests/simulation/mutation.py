@@ -1,7 +1,7 @@
-"""Breaks the code under test on purpose, in a copy, and asks whether the simulation notices.
+"""Breaks the code under test on purpose, in a copy, and checks that the simulation notices.
 
-Each mutants/*.patch says in its first line what it breaks. Its hunks are found by their text, not by line numbers, so
-that they outlive changes elsewhere; one that is not found any more has to be made anew.
+The first line of each mutants/*.patch says what the patch breaks. Its hunks are found by their text, not by line
+numbers, so changes elsewhere do not matter; a patch with a hunk that is not found must be made again.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 PATCHES = Path(__file__).parent / "mutants"
 CAUGHT_BY = PATCHES / "caught_by.json"
-"""{mutant: a seed that finds it, or the test that does}. A change of the worlds may make it another seed."""
+"""{mutant: a seed or a test that notices it}. After a change of the worlds it may be another seed."""
 MOST_SEEDS = 400
-"""Tried where no seed is known, or finds it any more."""
+"""The most seeds to run for a mutant that no known seed or test notices."""
 PACKAGES = ("zk_layout", "rebalance", "legacy_consumer")
 
 
 class StalePatchError(Exception):
-    """The code that a patch breaks looks different now."""
+    """The code that a patch breaks has changed, so that the patch does not apply."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +42,12 @@ class Caught:
 
 
 def all_patches():
-    """Sorted by name."""
+    """Return the paths of all patches, sorted by name."""
     return sorted(PATCHES.glob("*.patch"))
 
 
 def patched_files(patch, folder=ROOT):
-    """{path: text} of the files below folder that a patch changes, as they are with it. Raises: StalePatchError."""
+    """Return {path: the text with the patch} of the files below folder that it changes. Raises: StalePatchError."""
     target, hunks = None, []
     for line in patch.read_text().splitlines():
         if line.startswith("+++ "):
@@ -71,24 +71,24 @@ def patched_files(patch, folder=ROOT):
 
 
 def caught_by():
-    """See CAUGHT_BY."""
+    """Return the table that CAUGHT_BY holds."""
     return json.loads(CAUGHT_BY.read_text())
 
 
 def remember(caught):
-    """Write down what noticed these."""
+    """Write the seeds and tests that noticed these mutants to CAUGHT_BY."""
     known = {**caught_by(), **{one.name: one.by for one in caught if one.by is not None}}
     CAUGHT_BY.write_text(json.dumps(dict(sorted(known.items())), indent=1) + "\n")
 
 
 def apply_patch(patch, folder):
-    """Change the files below folder. Raises: StalePatchError."""
+    """Apply a patch to the files below folder. Raises: StalePatchError."""
     for path, text in patched_files(patch, folder).items():
         path.write_text(text)
 
 
 def is_walked(patch):
-    """Return whether it breaks what tests.simulation.exhaustive runs."""
+    """Return whether a patch breaks only code that tests.simulation.exhaustive runs."""
     return all(path.parent == ROOT / "rebalance" for path in patched_files(patch))
 
 
@@ -123,7 +123,7 @@ def _commands(patch, seeds, depth):
         return [["tests.simulation.exhaustive", "--depth", str(depth), "--faults", "1"]]
     known = caught_by().get(patch.stem)
     if isinstance(known, str):
-        # a thread ends it: an alarm strikes wherever the code is, and pytest cannot show an instruction without a line
+        # method thread: a signal may interrupt an instruction without a line, which pytest cannot show
         bound = ["--timeout", "30", "--timeout-method", "thread"]
         return [["pytest", "-q", "-p", "no:cacheprovider", *bound, known]]
     worlds = ["tests.simulation", "--brief", *(["--led"] if patch.stem.startswith("led-") else [])]
@@ -132,11 +132,11 @@ def _commands(patch, seeds, depth):
 
 
 def _verdict(command, done):
-    """The seed or the test that noticed, and the check. Raises: RuntimeError if the command could not do its work."""
+    """Return the seed or the test that noticed, and the check. Raises: RuntimeError if the command could not run."""
     if done.returncode == 0:
         return None, ""
     if command[0] == "pytest":
-        # 1: the test failed, or did not end; anything else: it could not be run
+        # 1: the test failed, or did not end; any other code: pytest could not run the test
         if done.returncode == 1:
             return command[-1], "a test"
     elif found := re.search(r"^(?:seed (\d+)|broken): ([^:]+):", done.stdout, re.MULTILINE):
@@ -145,6 +145,6 @@ def _verdict(command, done):
 
 
 def run_mutants(patches, seeds=MOST_SEEDS, processes=2, depth=None):
-    """As many at a time as there are processes; in the order of the patches."""
+    """Yield a Caught for each patch, in order; `processes` mutants run at a time."""
     with ThreadPoolExecutor(processes) as pool:
         yield from pool.map(lambda patch: run_mutant(patch, seeds, depth), patches)

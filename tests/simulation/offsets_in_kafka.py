@@ -1,10 +1,11 @@
 """The group coordinator of a simulated world whose group keeps its offsets in Kafka: offsets.storage=kafka.
 
-Alone, or in ZooKeeper too: dual.commit.enabled. The group may have read before: then offsets stand, in both or in one.
+The group keeps them only in Kafka, or in ZooKeeper too (dual.commit.enabled). If the group has read before, offsets are
+committed in both or in one.
 
-Any question may find no coordinator, or not be told one partition's offset. Any commit may be refused for one
-partition, not arrive, be carried out and not answered, or be carried out late: after its client gave it up, left the
-group or died. A client begins no other commit while one of its own may still be carried out.
+A read may find no coordinator, or get no answer for one partition. The coordinator may refuse a commit for one
+partition, not get it, carry it out without an answer, or carry it out late: after its client gave it up, left the group
+or died. A client begins no other commit while one of its own may still be carried out.
 """
 
 from __future__ import annotations
@@ -23,13 +24,13 @@ _LATE_S = (0.0, 0.5, 2.0, 8.0)
 
 
 def ask_once(_within_s):
-    """The policy of KafkaOffsetStore for its questions: a coordinator that does not answer does not in time."""
+    """Return a retry policy for KafkaOffsetStore's reads that tries once, as if no second try came in time."""
     return Retrying(stop=stop_after_attempt(1), reraise=True)
 
 
 def use_kafka(seed, settings):
     """Return the settings of this world if its group keeps its offsets in Kafka, None if it does not."""
-    # drawn by itself, so that worlds without it are what they were
+    # a generator of its own: the other choices of a seed do not depend on it
     rng = random.Random(f"kafka {seed}")
     if rng.random() >= 0.3 or settings.jvm_members:
         return None
@@ -37,7 +38,7 @@ def use_kafka(seed, settings):
 
 
 class GroupCoordinator:
-    """is_used: whether the group keeps its offsets here, alone or in ZooKeeper too."""
+    """Kafka's coordinator of the group. is_used: the group keeps its offsets here, alone or in ZooKeeper too."""
 
     def __init__(self, world, *, is_used):
         self.world = world
@@ -45,15 +46,15 @@ class GroupCoordinator:
         self.is_alone = is_used and not self.is_dual
         self.is_used = is_used
         self.user_commits = 0.3 if is_used else 0.1
-        """How often users commit by themselves: what befalls a commit in Kafka is told to them alone."""
+        """The probability of a user's commit; higher with Kafka, because only users see a commit's result."""
         self.rng = random.Random(f"coordinator {world.seed}")
         self.fails = self.rng.choice((0.2, 0.3, 0.5))
         self.kept = {}
         self._late = []
-        """[(when it is carried out, channel, offsets)], of commits without an answer."""
+        """[(time of its write, channel, offsets)] of commits to carry out late."""
 
     def have_read_before(self):
-        """The group has offsets before its first member joins."""
+        """Commit offsets before the first member joins, in most worlds that use Kafka."""
         if not self.is_used or self.rng.random() < 0.3:
             return
         for tp in [TopicPartition(topic, n) for topic, count in self.world.partitions.items() for n in range(count)]:
@@ -66,18 +67,18 @@ class GroupCoordinator:
                 self.world.write_offset(tp, self.rng.randint(0, end))
 
     def reset(self, tp, offset):
-        """An operator writes an offset."""
+        """Write an offset, as an operator does."""
         self._keep("operator", {tp: KafkaOffset(offset)}, is_late=False)
 
     def forget(self, tp):
-        """An offset expires, or an operator deletes it; False if there is none."""
+        """Delete an offset, as an operator does, or as it expires; False if there is none."""
         if self.kept.pop(tp, None) is None:
             return False
         self.world.record("forgotten", tp)
         return True
 
     def carry_out_late(self, *, all_of_them=False):
-        """The commits that are due; all when the faults are over."""
+        """Carry out the late commits that are due; all_of_them: end the faults too, and carry out all."""
         if all_of_them:
             self.fails = 0.0
         due = [one for one in self._late if all_of_them or one[0] <= self.world.clock.now]
@@ -90,7 +91,7 @@ class GroupCoordinator:
         return any(one is channel for _, one, _ in self._late)
 
     def delay(self, channel, offsets):
-        """Carry this commit out when its client expects it no more."""
+        """Carry this commit out later, when its client has given it up."""
         self._late.append((self.world.clock.now + self.rng.choice(_LATE_S), channel, offsets))
 
     def keep(self, channel, offsets):
@@ -104,7 +105,7 @@ class GroupCoordinator:
 
 
 class Channel:
-    """One member's way to the coordinator; implements GroupOffsets."""
+    """One member's connection to the coordinator; implements GroupOffsets."""
 
     def __init__(self, coordinator, member):
         self._coordinator = coordinator
@@ -112,7 +113,7 @@ class Channel:
         self.name = member.name
 
     def read(self, partitions, timeout_s):
-        """As the protocol says."""
+        """Read offsets, as GroupOffsets.read; it may fail, or lack one partition."""
         fate = self._begin(("down", "unforeseen", "untold", "untold"))
         if fate in ("down", "unforeseen"):
             self._fail(fate)
@@ -125,7 +126,7 @@ class Channel:
         return told
 
     def write(self, offsets, timeout_s):
-        """As the protocol says."""
+        """Commit offsets, as GroupOffsets.write; it may fail as the module says."""
         coordinator = self._coordinator
         fate = self._begin(
             ("down", "unforeseen", "refused", "refused", "unanswered", "unanswered", "unforeseen, done", "late")
@@ -148,7 +149,7 @@ class Channel:
         return None if refused is None else "refused"
 
     def close(self):
-        """A commit that is under way stays under way."""
+        """Do nothing: a late commit is still carried out."""
 
     def _begin(self, fates):
         coordinator = self._coordinator

@@ -1,8 +1,8 @@
-"""Others than members in a simulated world: operators that reset a running group and delete, and strangers.
+"""Actors of a simulated world that are no members: operators that reset a running group and delete, and strangers.
 
-An operator runs the real command, `offsets reset --live`, in the midst of which everybody else acts; it may end at any
-request, by Ctrl-C (in order) or killed (its session lives on for a while). A stranger writes what it likes wherever the
-group's folders are open: registrations, requests and answers, of nonsense and of sense.
+An operator runs the real command, `offsets reset --live`; other actors act between its requests. It may end at any
+request: by Ctrl-C (in order), or killed (its session lives on for a while). A stranger is a foreign client that writes
+registrations, requests, answers, offsets and owners, valid or not.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ HOSTILE = (
     b'{"version":1,"id":"s","state":"prepare","partitions":{"t0":[1e999]}}',
     b'{"version":1,"id":"s","state":"prepare","partitions":{"t0":[-1,0,0,2147483647],"../..":[0]}}',
 )
-"""The data that a foreign client writes where a registration or a request is looked for."""
+"""Data that a foreign client writes where members look for a registration or a request."""
 OTHER_TOPIC = b'{"version":1,"subscription":{"elsewhere":1},"pattern":"static","timestamp":"0"}'
 
 
 class Abandoned(BaseException):
-    """The operator ends the command; no Exception, as KeyboardInterrupt is none."""
+    """The operator ends the command. Like KeyboardInterrupt it is no Exception."""
 
 
 class OperatorClock:
-    """While the command waits, the world goes on."""
+    """The clock of an operator's command; the other actors act while the command waits."""
 
     def __init__(self, world):
         self._world = world
@@ -63,7 +63,7 @@ class OperatorClock:
 
 
 class Others:
-    """Drawn from a generator of their own; half of all worlds have some of each."""
+    """The operators and strangers of a world. A generator of their own decides which of them the world has."""
 
     def __init__(self, world):
         self.world = world
@@ -80,7 +80,7 @@ class Others:
         self._count = 0
 
     def actions(self):
-        """[(weight, what)], for the world's choice."""
+        """Return [(weight, method)] for the world's choice."""
         return [
             (2 if self.resets else 0, self.reset_live),
             (1 if self.hostile else 0, self.write_nonsense),
@@ -98,7 +98,7 @@ class Others:
     # The operator's command.
 
     def reset_live(self):
-        """The whole command, with everybody acting in between."""
+        """Run the whole command; other actors act between its requests."""
         world = self.world
         known = sorted(world.kafka.ends)
         if self._operator is not None or not known or not world.faults or self.rng.random() < 0.5:
@@ -126,13 +126,13 @@ class Others:
             world.end_of(store)
 
     def before_request(self, store):
-        """The operator may end at any request of its command."""
+        """Return whether the store is the command's. Raises: Abandoned if the operator ends the command here."""
         if store is not self._operator:
             return False
         self._patience -= 1
         if self._patience == 0:
             if self.rng.random() < 0.5:
-                # killed: what the command would do at its end is not done
+                # killed: the command cannot clean up
                 self.world.server.suspend(store)
             raise Abandoned
         return True
@@ -140,7 +140,7 @@ class Others:
     # Deletions.
 
     def delete_offset(self):
-        """Of one partition."""
+        """Delete the committed offset of one partition, in ZooKeeper or in Kafka."""
         tp = self._some_partition()
         if tp is None:
             return
@@ -150,7 +150,7 @@ class Others:
             self.world.record("operator", "deletes the offset of", tp)
 
     def delete_group(self):
-        """Owners, offsets and requests, with their folders, as far as they are empty; ids stay."""
+        """Delete some of the group's owners, offsets and answers, with folders that are then empty; never ids."""
         if self.rng.random() < 0.7:
             return
         self.world.record("operator", "deletes what the group has")
@@ -177,13 +177,16 @@ class Others:
     # Strangers.
 
     def write_nonsense(self):
-        """As a registration or as a request, for good or as long as the stranger stays."""
+        """Write invalid data as a registration or as a request, in a znode that is ephemeral or not."""
         self._count += 1
         path = self.rng.choice((f"{IDS}/stranger{self._count}", f"{IDS}/stranger{self._count}", REQUEST))
         self._write(path, self.rng.choice(HOSTILE) if self.rng.random() < 0.5 else hostile_json(self.rng))
 
     def overwrite_a_registration(self):
-        """Of a member that lives, as anybody may where JVM members have to register; those never look at it again."""
+        """Overwrite the registration of a living member.
+
+        Any client may, if an ACL lets JVM members register. Not of JVM members, which never read their own again.
+        """
         mine = sorted(name for name in self.world.checker.registered if not name.startswith(f"{GROUP}_jvm"))
         if not mine or self.rng.random() < 0.5:
             return
@@ -200,7 +203,7 @@ class Others:
             self.world.record("stranger", path, None, False)
 
     def overwrite_an_owner(self):
-        """Write something else into an owner znode of a living member."""
+        """Write other data into an owner znode."""
         tp = self._some_partition()
         path = f"{OWNERS}/{tp.topic}/{tp.partition}" if tp is not None else ""
         if not path or self.world.admin.exists(path) is None:
@@ -210,7 +213,7 @@ class Others:
         self.world.record("stranger", path, data, False)
 
     def ask_as_a_stranger(self):
-        """Write a request like an operator's, which no client ends."""
+        """Write a request like an operator's, which no command ends."""
         known = sorted(self.world.kafka.ends)
         if known:
             state = self.rng.choice(list(RequestState))
@@ -218,7 +221,7 @@ class Others:
             self._write(REQUEST, encode_request(Request(f"stranger {self._count}", state, frozenset(known))))
 
     def answer_as_a_stranger(self):
-        """In the name of a member, to the request that stands."""
+        """Answer the present request in the name of a member."""
         names = sorted(self.world.checker.registered)
         known = sorted(self.world.kafka.ends)
         if not names or not known:
@@ -232,7 +235,7 @@ class Others:
         self._write(answer_path(GROUP, self.rng.choice(names)), encode_answer(answer))
 
     def garble_offset(self):
-        """Return where an offset stands, or where there is none yet."""
+        """Write unreadable data as the offset of a partition."""
         tp = self._some_partition()
         if tp is None or self.rng.random() < 0.5:
             return
@@ -258,7 +261,7 @@ class Others:
         self.world.record("stranger", path, data, ephemeral)
 
     def leave(self):
-        """The faults are over: strangers go, and somebody clears up behind them."""
+        """End the strangers when the faults are over, and clean up behind them."""
         for store in self._strangers:
             store.close()
         self._strangers = []
@@ -275,7 +278,7 @@ class Others:
                 continue
             except MalformedZnodeError:
                 self._put(tp, encode_offset(self.world.checker.offsets.get(tp, (0, ""))[0]))
-        # a request that is left counts for nothing, so it stays
+        # a stranger's request that is left has no session, so members ignore it, and it stays
 
     def _some_partition(self):
         known = sorted(self.world.kafka.ends)

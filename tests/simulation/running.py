@@ -20,11 +20,11 @@ from tests.simulation.world import World, led_strategy, run_world
 
 DEFAULT_SEEDS = 10_000
 FEW_SEEDS = 1000
-"""The first of them, which tell quickly whether anything is wrong."""
+"""The number of the first seeds, which a quick run tries."""
 WORLD_BOUND_S = 60.0
-"""Processor time after which a world, which usually takes 20 ms, is one that does not end.
+"""Seconds of processor time after which a world counts as endless; a world usually takes 20 ms.
 
-One that waits for a lock takes none: its bound is fifteen times as much time by the clock.
+A world that waits for a lock takes no processor time: its bound is fifteen times as many seconds by the clock.
 """
 _CHUNK = 100
 _WORLDS_BETWEEN_COLLECTIONS = 100
@@ -81,13 +81,13 @@ def _run_bounded(seed, bound_s):
     def end(_signal, _frame):
         raise EndlessWorld(f"no end after {bound_s:g} s of processor time, or {15 * bound_s:g} s by the clock")
 
-    # pytest-timeout has the other alarm in its own process
+    # in the process of the tests, pytest-timeout may use one of the alarms
     alarms = {signal.ITIMER_VIRTUAL: signal.SIGVTALRM, signal.ITIMER_REAL: signal.SIGALRM}
     free = [alarm for alarm in alarms if signal.getitimer(alarm)[0] == 0]
     handlers = {alarm: signal.signal(alarms[alarm], end) for alarm in free}
     for alarm in free:
         signal.setitimer(alarm, bound_s if alarm == signal.ITIMER_VIRTUAL else 15 * bound_s)
-    gc.disable()  # a collection in the midst of a world costs a sixth of its time
+    gc.disable()  # collections during a world cost a sixth of its time
     try:
         return run_world(seed)
     finally:
@@ -100,7 +100,7 @@ def _run_bounded(seed, bound_s):
 def run_many(first, count, processes, stop_after, *, only_led=False, is_enough=lambda _: False):
     """Run `count` worlds, of the seeds from `first` on; end after stop_after failures. only_led: skip other seeds.
 
-    is_enough: is shown the outcome so far, now and then; true ends the run.
+    is_enough: called now and then with the outcome so far; True ends the run.
     """
     seeds = itertools.count(first)
     wanted = list(itertools.islice((seed for seed in seeds if led_strategy(seed)) if only_led else seeds, count))
@@ -113,7 +113,7 @@ def run_many(first, count, processes, stop_after, *, only_led=False, is_enough=l
                 break
         return total
     with warnings.catch_warnings():
-        # the children only compute: no thread that is left behind in the parent holds a lock that they want
+        # the children only compute: they want no lock that a thread of the parent may hold
         warnings.simplefilter("ignore", DeprecationWarning)
         pool = multiprocessing.get_context("fork").Pool(processes, initializer=_be_quiet)
     with pool:
@@ -137,7 +137,7 @@ def history_of(seed):
 
 
 def main(arguments=None):
-    """The command line; returns the exit code."""
+    """Run the command line. Returns: the exit code."""
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
     parser.add_argument("--seed", type=int, help="run this one world and print its history")
     parser.add_argument("-v", "--verbose", action="store_true", help="with the members' own log")

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 class Settings:
     """Numbers without a unit are probabilities.
 
-    punctual: coordinators take their turns in time; otherwise some are late, as in a process that hardly gets to run.
-    same_ids: a member that is started again has the consumer id that it had before (consumer.id is configured).
+    punctual: coordinators take their turns in time; otherwise some are late, as in a process that gets little CPU time.
+    same_ids: a member that starts again keeps its consumer id (consumer.id is configured).
     """
 
     topics: dict[str, int]
@@ -36,11 +36,11 @@ class Settings:
     max_retries: int = 4
     backoff_ms: int = 2000
     absence_ms: int = 0
-    """How long members of ours wait for members that left."""
+    """Milliseconds for which our members do not take over the partitions of a member that left."""
 
 
 def draw_settings(rng):
-    """The settings of a world."""
+    """Draw the settings of a world."""
     topics = {f"t{n}": rng.choice((1, 2, 2, 3, 4)) for n in range(rng.choice((1, 1, 2, 2, 3)))}
     return Settings(
         topics=topics,

@@ -1,14 +1,14 @@
-"""A query over zk_messages as Spark drives it, over ZooKeeper and brokers in memory, with a clock of its own.
+"""A streaming query over zk_messages as Spark drives it, with ZooKeeper, brokers and time in memory.
 
-A world draws from its seed what happens. Topics are added, removed, made anew, cut and written to. Brokers say a lower
-end for a while, one of them or all at once. Transactions are open for a while. ZooKeeper is away, sessions expire.
-Options change between runs, isolation.level among them. The query is stopped in order, or killed at any step between
-plan, sink and Spark's commit log. Its checkpoint is lost, or an older one comes back, or what stands in it is damaged.
-Members come to the group beside the query. Logs hold rows (topic, life, partition, offset), so a topic made anew has
-other rows.
+A world draws its events from its seed. Topics are created, deleted, created again, truncated and written to. One broker
+or all of them report a lower log end for a while. Transactions are open for a while. The connection to ZooKeeper is
+lost, and sessions expire. Options change between runs, isolation.level among them. The query stops in order, or is
+killed at any step between plan, sink and Spark's commit log. Its checkpoint is lost, damaged, or replaced by an older
+one. Members join the group beside the query. Logs hold rows (topic, life, partition, offset), so a topic that is
+created again has other rows.
 
-The code under test is all of the driver's side: what the reader says to each trigger, StreamDriver and what it uses,
-and how a task goes on after a failure.
+The code under test is the driver's side: the reader's answers to each trigger, StreamDriver with all that it uses, and
+how a task continues after a failure.
 """
 
 from __future__ import annotations
@@ -37,17 +37,19 @@ MOST_BATCHES = 40
 
 
 class BrokenPromiseError(Exception):
-    """An invariant that does not hold."""
+    """An invariant does not hold."""
 
 
 class KilledError(BaseException):
-    """The driver's process ends here."""
+    """The driver's process is killed."""
 
 
 @dataclass(slots=True)
 class Log:
-    """One partition of one life of a topic. said: a lower end that its broker says until said_until. open_from: where a
-    transaction begins that is open until open_until, and is committed then.
+    """The log of one partition of a topic. life: the number of the topic's creation.
+
+    said: the lower end that its broker reports until said_until; None = the true one. open_from: the first offset of a
+    transaction that is open until open_until, and then committed.
     """
 
     life: int
@@ -74,7 +76,7 @@ class Run:
 
 @dataclass(slots=True)
 class Checkpoint:
-    """The state that Spark keeps of a query."""
+    """Spark's checkpoint of a query. offsets: the end of each planned batch. done: how many batches are committed."""
 
     name: int
     offsets: list[str] = field(default_factory=list)
@@ -82,7 +84,7 @@ class Checkpoint:
 
 
 class World:
-    """One seed's history: run() until it ends, BrokenPromiseError if it breaks a promise. log: what happened."""
+    """The history of one seed; run() raises BrokenPromiseError if an invariant breaks. log: the events, as text."""
 
     def __init__(self, seed: int) -> None:
         self.rng = rng = random.Random(seed)
@@ -158,7 +160,7 @@ class World:
         return log.end if log.said is None or self.now >= log.said_until else log.said
 
     def readable_end(self, tp) -> int:
-        """As isolation.level has it."""
+        """Return the end of the messages that the query may read with its isolation.level."""
         log, end = self.logs[tp], self.said_end(tp)
         return min(end, log.open_from) if self.run_now.committed and self.now < log.open_until else end
 
@@ -166,7 +168,7 @@ class World:
         if not self.is_settling and self.rng.random() < self.busy / 2:
             self.happen()
 
-    # ------------------------------------------------------------------ what happens in the cluster
+    # ------------------------------------------------------------------ events in the cluster
 
     def happen(self) -> None:
         happening = self.rng.choice(
@@ -209,7 +211,7 @@ class World:
             self._read_before(TopicPartition(topic, 0))
 
     def _read_before(self, tp) -> None:
-        """The group has read some of it before the query comes."""
+        """Commit an offset for the group: it has read a part of the partition before the query begins."""
         log, path = self.logs[tp], f"/consumers/{GROUP}/offsets/{tp.topic}/{tp.partition}"
         stands = log.end // 2
         self.group_begins[tp.topic, log.life, tp.partition] = stands
@@ -272,7 +274,7 @@ class World:
             self.note(f"{tp} begins at {log.begin} now")
 
     def say_less(self) -> None:
-        """A broker was started again, or all of them were, one after the other."""
+        """Let brokers report lower log ends for a while, of one partition or of all, as after a restart."""
         all_of_them = self.rng.random() < 0.5
         for tp in sorted(self.logs) if all_of_them else [self.rng.choice(sorted(self.logs) or [None])]:
             if tp is not None:
@@ -284,7 +286,7 @@ class World:
                 self.note(f"{tp}: its broker says {log.said} until {log.said_until:.1f}")
 
     def transact(self) -> None:
-        """Somebody has written the last rows of a log in a transaction that is not committed yet."""
+        """Make the last rows of a log part of a transaction that is not committed yet."""
         if self.logs:
             tp = self.rng.choice(sorted(self.logs))
             log = self.logs[tp]
@@ -306,7 +308,7 @@ class World:
             self.note("the session expires")
 
     def join(self) -> None:
-        """A member of the JVM comes to the group."""
+        """Let a JVM member join the group."""
         if self.member is None:
             self.member = f"/consumers/{GROUP}/ids/{GROUP}_jvm-{self.events}"
             self.has_seen_members = True
@@ -322,7 +324,7 @@ class World:
     # ------------------------------------------------------------------ the query, as Spark runs it
 
     def begin_run(self, run: Run) -> None:
-        """A new process."""
+        """Start the query's process with these options."""
         self.run_now = run
         self.has_seen_members = self.member is not None
         self.step = "open"
@@ -350,12 +352,12 @@ class World:
         self.note("the run is stopped" if orderly else "the run is killed")
         if orderly:
             driver.close()
-        # if no client has told ZooKeeper, it finds out before the query is started again
+        # after a kill, ZooKeeper ends the session before the query starts again
         self.zookeeper.expire(store.server_session_id)
         store.close()
 
     def trigger(self) -> bool:
-        """One trigger of Spark's; False if there was nothing to do. Raises: what ends the query."""
+        """Run one trigger as Spark does; False if there was nothing to do. Raises: the error that ends the query."""
         checkpoint = self.checkpoint
         if checkpoint.done == len(checkpoint.offsets):
             self._maybe_die("before the plan")
@@ -383,7 +385,7 @@ class World:
         return True
 
     def _latest_offset(self, events: int) -> dict[str, object]:
-        """Return the reader's plan; while a member is there, a query that claims nothing may not commit."""
+        """Return the reader's plan, and check that a query that claims nothing does not commit beside a member."""
         run = self.run_now
         limit = ReadAllAvailable() if run.once else ReadMaxRows(run.most or 2**63 - 1)
         is_beside = self.member is not None and not run.claim
@@ -395,7 +397,7 @@ class World:
                 raise BrokenPromiseError("the query commits beside a member that came later")
 
     def _is_damaged(self, start) -> bool:
-        """Return whether the batch begins with the damage, and the topic of the damage is the one that was read."""
+        """Return whether the batch begins at the damaged entry, and the damaged topic was not created again."""
         if self.damaged is None or self.damaged[1] != self.checkpoint.done:
             return False
         topic = self.damaged[0]
@@ -434,7 +436,7 @@ class World:
         return len(rows)
 
     def _fill(self, number: int, rows: set, *, same_lives: bool) -> None:
-        """The sink takes a batch; one that is repeated replaces itself."""
+        """Write a batch to the sink; a repeated batch replaces the first."""
         key = (self.checkpoint.name, number)
         for row in sorted(rows):
             earlier = self.sink.get(row)
@@ -445,7 +447,7 @@ class World:
         self.note(f"batch {number}: {len(rows)} rows in the sink")
 
     def _read(self, wanted):
-        """A task, whose broker says what it says."""
+        """Read the rows of a range, as a task does, as far as the broker's reported end allows."""
         self._maybe_happen()
         tp, position = wanted.partition, wanted.start
         deadline = self.now + 60.0
@@ -474,7 +476,7 @@ class World:
     # ------------------------------------------------------------------ the promises
 
     def unread(self, start) -> int:
-        """Rows that are there to be planned as things are; 0 while a broker says less, or a transaction is open."""
+        """Return how many rows could be planned now; 0 while a broker reports a lower end, or a transaction is open."""
         found = 0
         for tp, log in self.logs.items():
             if tp.topic in self.run_now.topics:
@@ -497,7 +499,7 @@ class World:
         return self.group_begins.get((tp.topic, log.life, tp.partition), 0)
 
     def committed(self, tp):
-        """The group's offset, if it is of this life of the topic."""
+        """Return the group's committed offset; None if there is none, or if it is for an earlier topic."""
         path = f"/consumers/{GROUP}/offsets/{tp.topic}/{tp.partition}"
         if self.operator.exists(path) is None:
             return None
@@ -526,7 +528,7 @@ class World:
                 raise BrokenPromiseError(f"{tp}: {offset} is committed, and {ahead[:3]} are not in the sink")
 
     def check_group_follows(self) -> None:
-        """A run that has ended by itself has committed what it has read."""
+        """Check that a run that has ended by itself has committed all that it read."""
         if not self.checkpoint.done:
             return
         reached = from_json(json.loads(self._start_text()))
@@ -539,7 +541,7 @@ class World:
                     )
 
     def check_all_read(self) -> None:
-        """Every row that is in a log is in the sink."""
+        """Check that every row of a log is in the sink."""
         for tp, log in sorted(self.logs.items()):
             missing = [
                 n
@@ -552,7 +554,7 @@ class World:
     # ------------------------------------------------------------------ a history
 
     def run(self) -> None:
-        """Live through it. Raises: BrokenPromiseError."""
+        """Live through the history. Raises: BrokenPromiseError."""
         for _ in range(self.rng.choice((1, 2))):
             self.create()
         for _ in range(self.rng.choice((2, 4, 6))):
@@ -583,7 +585,7 @@ class World:
             self.happen()
         if rng.random() < 0.8:
             self.leave()
-        # somebody else reads what the query does not read any more
+        # _give_away decides for each run which partitions another client reads
         for tp in sorted(self.logs):
             self.foreign.pop(tp, None)
         odds = rng.random()
@@ -596,7 +598,7 @@ class World:
             self.note(f"the checkpoint is that of batch {kept - 1}")
 
     def _give_away(self, run: Run) -> None:
-        """Let another client read the partitions that the query stops to read, from any offset."""
+        """Let another client commit half the offset in each partition that the query no longer reads."""
         for tp in sorted(self.logs):
             if tp.topic not in run.topics and tp.topic in self.ever_chosen and self.committed(tp) is not None:
                 offset = self.committed(tp) // 2
@@ -624,7 +626,7 @@ class World:
             self.end_run(orderly=self.rng.random() < 0.8)
         if self.damaged:
             self.damaged = None
-            # the query went on if the topic of the damage was deleted meanwhile; then the repaired one is older
+            # the query continued if the damaged topic was deleted meanwhile; then the repaired checkpoint is older
             self.checkpoint = Checkpoint(self.checkpoint.name + (self.checkpoint.done > done), intact, done)
             self.note("the checkpoint is repaired")
 
@@ -635,7 +637,7 @@ class World:
             is_repeated = self.checkpoint.done < len(self.checkpoint.offsets)
             is_idle = not self.trigger()
             if run.once or (run.now_only and is_idle):
-                # Trigger.Once repeats a batch that was planned without asking the reader anything
+                # Trigger.Once repeats a planned batch without a call of the reader
                 if not (run.once and is_repeated):
                     self.check_group_follows()
                 return
@@ -668,7 +670,7 @@ class World:
         self.note(f"the checkpoint is damaged: {self.checkpoint.offsets[-1]}")
 
     def _judge(self, error: LegacyConsumerError, run: Run) -> None:
-        """May this have ended the query?"""
+        """Check that this error may end the query. Raises: BrokenPromiseError."""
         self.note(f"the query ends: {type(error).__name__}: {error}")
         if isinstance(error, CheckpointError) and self.damaged:
             return
@@ -682,14 +684,14 @@ class World:
             return
         if isinstance(error, NoSuchTopicError) and (not self.checkpoint.offsets or self.allows_loss):
             return
-        # a query that runs outlives this, unless it comes again and again; a start may fail of it
+        # a running query survives a lost connection or session, unless there are many; a start may fail
         troubles = sum("is away" in line or "expires" in line for line in self.log[-15:])
         if isinstance(error, (ConnectionLostError, SessionExpiredError)) and (self.step == "open" or troubles >= 3):
             return
         raise BrokenPromiseError(f"the query ends for nothing: {type(error).__name__}: {error}")
 
     def _settle(self) -> None:
-        """Everything is well again: the query, started once more, reads all that there is."""
+        """End all faults, start the query again, and check that it reads all rows."""
         self.note("settling")
         self.leave()
         self.is_settling = True
@@ -717,7 +719,7 @@ class World:
 
 
 class OpenedReader(ZkMessagesStreamReader):
-    """A reader in a process that is the world's, with a driver that is open."""
+    """A reader whose driver the world has opened in this process."""
 
     def __init__(self, options, driver) -> None:
         super().__init__(options, ())
@@ -728,31 +730,31 @@ class OpenedReader(ZkMessagesStreamReader):
 
 
 class HighWatermarks:
-    """The brokers, as a reader of all messages asks them."""
+    """The brokers, as a read_uncommitted reader asks them for log ends."""
 
     def __init__(self, world) -> None:
         self._world = world
 
     def latest(self, partitions):
-        """Return where logs end, whatever is open."""
+        """Return the reported log ends, with the messages of open transactions."""
         return {tp: self._world.said_end(tp) for tp in partitions if tp in self._world.logs}
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: there is no connection."""
 
 
 class MemoryCluster(Cluster):
-    """A cluster whose brokers answer no client."""
+    """A cluster whose store and brokers are the world's."""
 
     def __init__(self, options, store, world) -> None:
         super().__init__(options, store, world, world, high_watermarks=HighWatermarks(world))
 
     def check_access(self) -> None:
-        """Everybody is let in."""
+        """Do nothing: every client has access."""
 
 
 def explore(seeds) -> tuple[int, str] | None:
-    """The first of the seeds that breaks a promise, and how."""
+    """Return (the first seed whose world breaks a promise, the error and the last events), or None."""
     for seed in seeds:
         world = World(seed)
         try:

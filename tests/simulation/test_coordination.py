@@ -1,4 +1,4 @@
-"""The coordinator in storms, and what the storms notice when the coordinator is broken on purpose."""
+"""Storms over the coordinator: it keeps its promises, and the storms notice when it is broken on purpose."""
 
 from dataclasses import replace
 
@@ -23,7 +23,7 @@ def test_no_storm_gives_a_partition_twice_or_leaves_a_member_waiting():
 
 
 def ignore(*_):
-    """Instead of something that has to be done."""
+    """Do nothing, in place of a function that a defect leaves out."""
 
 
 def sync_of_any_generation(monkeypatch):

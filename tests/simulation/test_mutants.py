@@ -1,6 +1,6 @@
-"""The simulation notices when the code is broken: a checker that catches nothing proves nothing.
+"""The simulation notices broken code: a checker that notices nothing proves nothing.
 
-A sample; `make mutants` breaks the code in every way there is a patch for, which takes minutes.
+The tests run a sample of the mutants; `make mutants` runs all of them, which takes minutes.
 """
 
 import pytest

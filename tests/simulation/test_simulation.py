@@ -1,4 +1,4 @@
-"""Thousands of seeded worlds: never two owners, never a lost message, and everybody settles."""
+"""Thousands of seeded worlds: never two owners of a partition, never a lost message, and every group settles."""
 
 import logging
 import os
@@ -33,7 +33,7 @@ def test_a_thousand_worlds_keep_every_promise():
 def test_a_world_that_does_not_end_is_told_with_its_seed(monkeypatch):
     def endless(seed):
         while True:
-            with suppress(Exception):  # as a member whose thread asks itself to join again without end
+            with suppress(Exception):  # like a member whose thread joins again without end
                 sum(range(100)) if seed == 7 else threading.Event().wait()
 
     monkeypatch.setattr(running, "run_world", endless)

@@ -1,4 +1,4 @@
-"""Seeded worlds of a streaming query: nothing is committed ahead of the sink, no row is lost, and it gets on."""
+"""Seeded worlds of a streaming query: it commits nothing ahead of the sink, loses no row, and makes progress."""
 
 from dataclasses import replace
 
@@ -26,7 +26,7 @@ def test_no_world_breaks_a_promise():
     assert explore(range(SEEDS)) is None
 
 
-# --- what went wrong once, put back: some seed has to find it
+# --- earlier defects, put back: some seed must find each
 
 
 def commits_for_an_earlier_topic(patch):

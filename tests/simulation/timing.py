@@ -1,6 +1,6 @@
-"""Time of a simulated world: what is on its way, what stands still, and what happens when the clock moves.
+"""Time of a simulated world: events on their way, frozen processes, and all that happens when the clock moves.
 
-The server ends a session of which it has heard nothing for long enough, whatever its client believes.
+The ZooKeeper server ends a session from which nothing has come for long enough, whether its client knows or not.
 """
 
 from __future__ import annotations
@@ -10,32 +10,32 @@ from zk_layout.store import SessionEvent, SessionKind
 
 TIMEOUT_S = SESSION_TIMEOUT_MS / 1000
 NETWORK_S = 1.0
-"""The longest that an event is under way."""
+"""The longest time, in seconds, that an event is on its way to a client."""
 NOTICE_S = TIMEOUT_S * 2 / 3
-"""A client has noticed by then that its connection is dead."""
+"""The longest time, in seconds, until a client notices that its connection is dead."""
 
-# how long a process stands still, in seconds: from less than a session lasts at the server to longer than any
+# seconds for which a process stands still: from less than a session's timeout to longer than any session lasts
 _FREEZES = (1.0, 5.0, 7.0, 9.5, 12.0)
 
 
 class Timing:
-    """world: whose clock this moves."""
+    """Moves the clock of a world."""
 
     def __init__(self, world):
         self._world = world
         self.cut = {}
-        """{store: when the server ends its session}."""
+        """{disconnected store: the time when the server ends its session}."""
         self.frozen = {}
-        """{member: when it goes on}; its session ends when the server has heard nothing of it for long enough."""
+        """{frozen member: the time when it continues}."""
         self.orphans = {}
-        """{session that no client uses any more: when it ends}."""
+        """{session that no client uses any more: the time when it ends}."""
         self._unheard = {}
-        """{store: when the session of a member that stands still ends}."""
+        """{store of a frozen member: the time when the server ends its session}."""
         self._due = {}
-        """{store: when what is on its way to it arrives at the latest}."""
+        """{store: the latest time when the events on their way to it arrive}."""
 
     def stop(self, member):
-        """Its process stands still."""
+        """Freeze the member's process."""
         self._world.record("freezes", member.name)
         self._world.server.stall(member.store)
         self.frozen[member] = self._world.clock.now + self._world.rng.choice(_FREEZES)
@@ -43,7 +43,7 @@ class Timing:
             self._unheard[member.store] = self._world.clock.now + TIMEOUT_S * (1 + self._world.rng.random() / 2)
 
     def go_on(self, member):
-        """As if nothing had been; nothing happens if it does not stand still."""
+        """Let a frozen member's process continue; harmless if it is not frozen."""
         if self.frozen.pop(member, None) is not None:
             self._world.record("thaws", member.name)
             self._unheard.pop(member.store, None)
@@ -58,13 +58,13 @@ class Timing:
             self.orphans[store.server_session_id] = self._world.clock.now + TIMEOUT_S
 
     def heal(self, store):
-        """Its connection is back."""
+        """Restore the store's connection."""
         self._world.record("healed", self._world.server.actors[store])
         del self.cut[store]
         self._world.server.resume(store)
 
     def refuse(self, store):
-        """Its connection would be back, and its credentials are refused."""
+        """Refuse the store's credentials as it connects again."""
         self._world.record("credentials refused", self._world.server.actors[store])
         due = self.cut.pop(store)
         if self._world.server.is_alive(store.server_session_id):
@@ -72,13 +72,13 @@ class Timing:
         store.refuse()
 
     def end_session(self, session_id, reason):
-        """At the server; its store learns of it by and by."""
+        """End a session at the server; its store gets the event later."""
         self._world.server.reason = reason
         self._world.server.expire(session_id)
         self._world.server.reason = "closed"
 
     def advance(self, seconds):
-        """Move the clock; what cannot wait any longer happens on the way."""
+        """Move the clock; on the way, let everything happen that is due."""
         end = self._world.clock.now + seconds
         while True:
             for store in self._world.server._stores:
@@ -113,7 +113,7 @@ class Timing:
                 self.end_session(session_id, "expired")
         for store, due in list(self.cut.items()):
             if due <= now and store in self.cut:
-                # it stays cut, and its client does not know
+                # the store stays disconnected, and its client does not know of the end
                 self.cut[store] = 1e12
                 self.end_session(store.server_session_id, "expired")
         for store, due in list(self._unheard.items()):
@@ -123,7 +123,7 @@ class Timing:
             if due <= now:
                 self.go_on(member)
                 if self._world.faults and self._world.rng.random() < 0.5:
-                    # all its threads wake up together, and its users' may be the first
+                    # all threads of the process continue together, and a consuming thread may be the first
                     self._world.let_use(member, self._world.one_of(member.users))
         for member in list(self._world.members):
             if member.wake_at > now or not member.alive or member.turning or member.committing:

@@ -1,7 +1,7 @@
 """Topics of a simulated world that are deleted, and created again at once or later, while members read them.
 
-What a topic had is gone: its messages, and what its offsets said. A member that has been told of it reads the new topic
-from its beginning; until then it may commit its old position for the new one, which then counts for no member.
+The messages are gone, and the committed offsets mean nothing. A member that knows of the deletion reads the new topic
+from its beginning; until then it may commit its old position for the new topic, and no member follows that offset.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from zk_layout.model import TopicPartition
 
 
 class Topics:
-    """Drawn from a generator of its own, so that worlds without any of this are what they were."""
+    """Deletes and creates topics. Its generator is its own: the other choices of a seed do not depend on it."""
 
     def __init__(self, world, *, may_be):
         self._world = world
@@ -21,7 +21,7 @@ class Topics:
         self.gone = set()
 
     def act(self):
-        """Now and then one is deleted or created."""
+        """Now and then delete a topic or create a deleted one."""
         if not self.come_and_go or self._rng.random() >= 0.02:
             return
         topic = self._rng.choice(sorted(self._world.partitions))
@@ -33,7 +33,7 @@ class Topics:
             self._create(topic)
 
     def create_all(self):
-        """The faults are over."""
+        """Create all deleted topics, when the faults are over."""
         for topic in sorted(self.gone):
             self._create(topic)
 

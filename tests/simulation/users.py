@@ -1,12 +1,13 @@
-"""The users of a member's streams in a simulated world, and what befalls them.
+"""The users of a member's streams in a simulated world, and the exceptions and signals that interrupt them.
 
-Ctrl-C strikes a thread inside a call of the library: before or after a poll has its effect, at a look at the clock,
-when messages are taken in hand, before or after a request of a commit; in some worlds at any line of the library. The
-thread goes on, or dies and is replaced. A signal handler ends the streams or shuts the member down at any line.
+An exception such as KeyboardInterrupt interrupts a thread inside a call of the library: before or after a poll has its
+effect, at a look at the clock, when the thread takes messages in hand, before or after a request of a commit; in some
+worlds at any line of the library. The thread continues, or dies and another one replaces it. A signal handler ends the
+streams or shuts the member down at any line.
 
-The threads of a member, and others beside a thread that polls, seek, pause, resume, ask for the position and
-acknowledge. An exception strikes such a call at any line of it: then its user asks whether it was done, and believes
-that; or makes it again.
+The consuming threads, and other threads beside a thread that polls, seek, pause, resume, ask for the position and
+acknowledge. An exception may interrupt such a call at any line of it. Then the user asks the stream whether the call
+had its effect, or makes the call again.
 """
 
 from __future__ import annotations
@@ -28,14 +29,14 @@ from zk_layout.model import TopicPartition
 STYLES = ("batches", "next", "iterate", "arrow")
 _ANOTHER_THREAD = 0
 _LINES = (15, 60, 200)
-"""Of the library, that a call passes: a short one, one that polls, one that commits."""
+"""The most lines of the library that a call passes before something happens: a short call, a poll, a commit."""
 _STEERING_LINES = 110
 _ACKNOWLEDGING_LINES = 50
-"""As many as such a call passes."""
+"""The number of lines that an acknowledgement passes."""
 
 
 class Interrupted(BaseException):
-    """An exception that strikes a thread at any line: no Exception, as KeyboardInterrupt is none."""
+    """Interrupts a thread at any line. Like KeyboardInterrupt it is no Exception."""
 
 
 _STRIKES = (Interrupted, InjectedError)
@@ -51,7 +52,7 @@ def _fail():
 
 @contextlib.contextmanager
 def nobody_struck():
-    """Others act in the midst of a call: what is to happen at a line of that call waits until it goes on."""
+    """Suspend the trace of AtLine while other actors act in the middle of a call: only lines of the call count."""
     before = sys.gettrace()
     sys.settrace(None)
     try:
@@ -61,7 +62,7 @@ def nobody_struck():
 
 
 class Trouble:
-    """The troubles of a world's users. Drawn from a generator of their own, so that other worlds stay as they were."""
+    """Decides what interrupts a world's users. Its generators are its own: other choices do not depend on them."""
 
     def __init__(self, world, *, acknowledges):
         self._world = world
@@ -69,21 +70,21 @@ class Trouble:
         self._strikes = rng.choice((0.01, 0.05)) if rng.random() < 0.25 else 0.0
         self._deaths = rng.choice((0.1, 0.3)) if rng.random() < 0.25 else 0.0
         self.switches = rng.random() < 0.15 and not acknowledges
-        """Whether users read now in one way and now in another; Arrow batches have no acknowledgements."""
+        """Whether users change their way of reading; not with acknowledgements, which Arrow batches do not have."""
         self._idents = itertools.count(1000)
         self._lines = random.Random(f"lines {world.seed}")
         self._at_lines = self._lines.choice((0.2, 0.7)) if self._lines.random() < 0.25 else 0.0
         self.signals = random.Random(f"signals {world.seed}")
         self.has_signals = self.signals.random() < 0.15
-        """Whether signal handlers and hooks end streams and shut members down, whatever those are in the midst of."""
+        """Whether signal handlers and hooks end streams and shut members down in the middle of calls."""
         self._steering = random.Random(f"struck steering {world.seed}")
         self._strikes_steering = self._steering.choice((0.0, 0.5, 0.9))
         self.naming = random.Random(f"names offsets {world.seed}")
         self._names = self.naming.choice((0.2, 0.6)) if self.naming.random() < 0.3 else 0.0
-        """How often users commit an offset by name."""
+        """The probability that a user commits an offset by name before a call."""
 
     def new_ident(self):
-        """Of a thread that has not been there before."""
+        """Return the number of a new thread."""
         return next(self._idents)
 
     def strike(self, times=1):
@@ -92,7 +93,10 @@ class Trouble:
             raise Interrupted
 
     def at_a_line(self, member):
-        """While a user calls the library: now and then something happens at one of its lines."""
+        """Return a context for a user's call of the library.
+
+        In it, now and then, an exception or a signal handler interrupts the thread at one of the library's lines.
+        """
         if not self._world.faults:
             return contextlib.nullcontext()
         if self._at_lines and self._lines.random() < self._at_lines:
@@ -103,14 +107,20 @@ class Trouble:
         return contextlib.nullcontext()
 
     def at_a_line_of_steering(self, lines=_STEERING_LINES):
-        """While a user seeks, pauses, resumes, asks for a position or acknowledges: as at_a_line, and errors too."""
+        """Return a context as at_a_line does, for a seek, pause, resume, position or acknowledgement.
+
+        An InjectedError may interrupt the call, too.
+        """
         rng = self._steering
         if not self._world.faults or rng.random() >= self._strikes_steering:
             return contextlib.nullcontext()
         return AtLine(rng.randrange(lines), rng.choice((_interrupt, _interrupt, _fail)))
 
     def befall(self, user):
-        """Between two calls of a user, its thread dies, or another thread commits: by name, or all that is consumed."""
+        """Now and then, between two calls of a user: end its thread, or let another thread commit.
+
+        Such a commit is by name, or of all that is consumed.
+        """
         if self._names and self.naming.random() < self._names and not (user.member.turning or user.member.closing):
             user.commit_by_name(self.naming)
         if not self._deaths or self.rng.random() >= self._deaths:
@@ -122,7 +132,7 @@ class Trouble:
 
 
 class User:
-    """The thread that consumes one stream: takes, holds for a while, comes back, commits; and its successors."""
+    """The consuming thread of one stream: takes messages, handles them, comes back, commits; and its successors."""
 
     def __init__(self, member, stream, fetcher, clock, ident, style):
         self.member = member
@@ -135,10 +145,10 @@ class User:
         self.away_until = 0.0
         self._iterator = None
         self._left_behind = []
-        """The hand of a thread that died: it counts when the thread's successor comes for more, and not before."""
+        """Messages that a dead thread had in hand; they count as consumed once its successor asks for more."""
 
     def take(self, size):
-        """Come back, and take what comes next; True if there was something."""
+        """Finish the messages in hand and take the next ones; True if there were some, or if the user has sought."""
         self.hand = [*self._left_behind, *self.hand]
         self._left_behind = []
         self.done()
@@ -164,7 +174,7 @@ class User:
             member.world.record("interrupted", member.name, self.ident)
             messages = ()
         except NoCommittedOffsetError as error:
-            # now or by and by; a loop that ended in an error is over
+            # the user seeks now, or after a later error; an iterator that raised an error has ended
             self._iterator = None
             world = member.world
             has_sought = (not world.faults or world.placing.rng.random() < 0.7) and place(member, error.partition)
@@ -197,14 +207,14 @@ class User:
             return None
 
     def _note_places(self):
-        """The member shows where partitions begin whose log ends its fetcher has found: it is there for good."""
+        """Record the partitions that begin at a log end that the fetcher has found, once position() shows it."""
         for tp, end in sorted(self.fetcher.found_ends.items()):
             with contextlib.suppress(NotAssignedError):
                 if self.stream.position(tp) == end:
                     self.member.world.record("placed", self.member.name, tp, end, "fetched")
 
     def _seen(self, handed_out):
-        """Give the user what is handed out, whatever happens while it looks at that."""
+        """Return the messages that the stream handed out, as [(partition, offset)]."""
         if handed_out is None:
             return ()
         if self.style == "batches":
@@ -226,7 +236,7 @@ class User:
         self.hand.clear()
 
     def _acknowledge(self, rng):
-        """rng: chooses which; without it all."""
+        """Acknowledge messages in hand. rng: chooses some of them, and their order; None acknowledges all."""
         some = list(self.hand) if rng is None else rng.sample(self.hand, rng.randint(0, len(self.hand)))
         self.hand = [one for one in self.hand if one not in some]
         world = self.member.world
@@ -238,7 +248,7 @@ class User:
                     self._acknowledge_one(tp, number)
             except _STRIKES:
                 if rng is not None and rng.random() < 0.3:
-                    # the thread dies: another one of the pool acknowledges it some time
+                    # the thread dies: another thread of the pool acknowledges the message later
                     world.record("may be acked", self.member.name, tp, number)
                     self.hand.append((tp, number))
                     continue
@@ -250,12 +260,12 @@ class User:
             self.member.delivery.stream_with(tp).acknowledge(tp, number)
 
     def commit(self):
-        """Say so to ZooKeeper."""
+        """Finish the messages in hand and commit all that is consumed."""
         self.done()
         self.ask_for_commit(self.ident)
 
     def ask_for_commit(self, ident=_ANOTHER_THREAD):
-        """ident: of the thread that asks, which may be any."""
+        """Commit all that is consumed. ident: the thread that asks, which may be any."""
         self._ask(ident, lambda committer: committer.commit_consumed(ident))
 
     def commit_by_name(self, rng):
@@ -265,9 +275,9 @@ class User:
         """
         member, world = self.member, self.member.world
         handed_out = world.checker.handed_out(member.name)
-        # With offsets in Kafka users name only partitions that the member owns. Before it commits another partition to
-        # Kafka, the member only reads whether that has an owner, and the checker sees no transaction. Of a topic that
-        # was created again, they have seen nothing.
+        # With offsets in Kafka users name only partitions that the member owns. Before a commit of any other partition
+        # to Kafka, the member only reads whether the partition has an owner, and the checker sees no transaction. The
+        # same holds where topics are created again: users have seen no message of the new topic yet.
         only_owned = world.group_offsets.is_used or world.topics.come_and_go
         named = [tp for tp in handed_out if not only_owned or member.progress.get(tp) is not None]
         if not named:
@@ -297,18 +307,18 @@ class User:
             member.wake_at = 0.0
 
     def die(self):
-        """End the thread by an exception that no code catches; a supervisor starts another one for the stream."""
+        """End the thread by an exception that no code catches; a supervisor starts another thread for the stream."""
         world = self.member.world
         self.ident = world.trouble.new_ident()
         self._iterator = None
         world.record("replaced", self.member.name, self.ident)
         if not world.acknowledges:
-            # acknowledgements are a pool's: its other workers go on with them
+            # a pool of threads acknowledges: its other threads continue with the messages in hand
             self._left_behind += self.hand
             self.hand = []
 
     def steer(self, rng):
-        """Pause, resume or seek a partition of the member, or ask for its position: as its user may at any moment."""
+        """Pause, resume or seek a partition of the member, or ask for its position, as users may at any moment."""
         member, world = self.member, self.member.world
         owned = sorted(member.owned)
         if not owned:
@@ -328,7 +338,7 @@ class User:
         }
         before = _assigned(tp, stream.position, tp)
         if not member.closing:
-            # shutdown() gives up what its own thread has in hand
+            # shutdown() drops the messages that its own thread has in hand
             world.record("position", member.name, tp, before)
         try:
             with world.trouble.at_a_line_of_steering():
@@ -340,7 +350,7 @@ class User:
                     raise Violation(
                         "half a seek", f"{member.name} is at {position} of {tp}, was at {before}, sought {offset}"
                     ) from None
-                # of a seek to where the partition stands, position() cannot tell: then it is made again
+                # position() does not show a seek to the present position, so the user seeks again
                 is_done = position == offset != before
             else:
                 is_done = (tp in _assigned(tp, stream.paused)) == (what == "paused")
@@ -357,7 +367,7 @@ class User:
 
 
 def _assigned(tp, call, *arguments):
-    """The answer of a stream about a partition that it has, whatever befell an earlier call."""
+    """Call a stream that must have this partition, also after an interrupted call. Raises: Violation if it has not."""
     try:
         return call(*arguments)
     except NotAssignedError:

@@ -1,8 +1,7 @@
 """A world: one ZooKeeper, logs, members of ours and of the JVM, users, an operator, faults, and one seed.
 
-Everything that happens is one choice of the seeded generator after another, and time is a number that only a choice
-moves. After `steps` choices the faults stop, and the world must settle (ending.py); then everything must have been
-delivered, and everybody leaves in order.
+The seeded generator chooses each event, and time is a number that only a choice moves. After `steps` choices the faults
+stop, and the group must settle (ending.py). Then users must have got all messages, and all members leave in order.
 """
 
 from __future__ import annotations
@@ -48,16 +47,19 @@ from zk_layout.memory_store import Fault, Refusal
 from zk_layout.model import TopicAssignment, TopicPartition
 
 MOST_FAULTS = 8
-"""Of one member at one moment: what needs many requests would else never get through."""
+"""The most faults of one member at one moment; with more, a step of many requests would never succeed."""
 LED_STRATEGIES = ("range", "roundrobin", "sticky", "cooperative-sticky", "cooperative-sticky", "failover")
-"""By which a led world divides."""
+"""The strategies from which a led world draws one; a strategy that is named twice is drawn more often."""
 DEPTH = 2
-"""How many actors may be interrupted between two of their operations at one time."""
+"""The most actors that may be interrupted between two of their operations at one time."""
 
 _COMMIT_STRIKES = 6
-"""How much oftener an exception strikes at a request of a commit than at a look at the clock: these are rare."""
+"""The factor by which an exception is more likely at a request of a commit than at a look at the clock.
 
-# what a request may end in, while the connection stands
+Requests of commits are rare.
+"""
+
+# how ZooKeeper may refuse a request, or leave it without an answer, while the connection stands
 _REFUSALS = (
     Refusal(NotPermittedError("/injected")),
     Refusal(ZooKeeperError("injected: quota exceeded")),
@@ -66,19 +68,19 @@ _REFUSALS = (
     Refusal(ConnectionLostError("injected: no answer in time")),
     Refusal(ConnectionLostError("injected: no answer in time"), carried_out=True),
 )
-# how long a choice of time lasts, from the wink between two requests to longer than a session
+# seconds that one choice of time lasts, from a moment between two requests to longer than NOTICE_S
 _PAUSES = (0.01, 0.05, 0.2, 0.5, 0.5, 1.0, 1.6, 3.1, 4.5)
 
 
 def led_strategy(seed):
-    """By which strategy the world of a seed is led; None if it is not."""
-    # drawn by itself, so that worlds without it are what they were
+    """Return the strategy of a seed's led world; None for a classic group."""
+    # a generator of its own: the other choices of a seed do not depend on it
     drawn = random.Random(f"led {seed}")
     return drawn.choice(LED_STRATEGIES) if drawn.random() < 0.25 else None
 
 
 class World:
-    """seed: everything follows from it."""
+    """One simulated world. seed: it decides everything that happens."""
 
     def __init__(self, seed):
         self.seed = seed
@@ -90,7 +92,7 @@ class World:
         self.history = History(self.clock)
         self.record = self.history.record
         self.checker = Checker(self.history, settings)
-        # of its own, so that worlds without it are what they were
+        # it draws from its own generator: the other choices of a seed do not depend on it
         self.group_offsets = GroupCoordinator(self, is_used=in_kafka is not None)
         self.checker.is_in_kafka = self.group_offsets.is_alone
         self.checker.is_dual = self.group_offsets.is_dual
@@ -116,7 +118,7 @@ class World:
         self.server.note_lost = self.denials.note_lost
         self.led = led_strategy(seed)
         self._may_not_lead = "m1" if random.Random(f"may not lead {seed}").random() < 0.2 else None
-        """A member of a led group that an ACL keeps from writing what a leader writes, for good."""
+        """The name of a member that no ACL ever lets write the leader's znodes; None if there is none."""
         self._unsubscribing = random.Random(f"unsubscribing {seed}")
         self._unsubscribes = self._unsubscribing.random() < 0.3
         self.acknowledging = random.Random(f"acknowledging {seed}")
@@ -132,7 +134,7 @@ class World:
         self.brokers = Brokers(self, may_begin_at_end=may_begin_at_end)
         self.checker.begins_at_end = self.brokers.begins_at_end
         may_have_others = settings.jvm_members or self.group_offsets.is_used or self.placing.topics
-        # a topic that an ACL hides may be a new one, and no member knows
+        # a member cannot tell whether a topic that an ACL hides was created again
         may_hide = self.denials.are_possible or self.placing.waits_for_users or self.brokers.begins_at_end
         self.topics = Topics(self, may_be=not (may_have_others or may_hide))
         self.hooks = Hooks(seed)
@@ -146,9 +148,9 @@ class World:
         self.by_store = {}
         self.faults = False
         self._faults_now = Counter()
-        """{(member, moment): requests that were lost}."""
+        """{(member, moment): number of lost requests}."""
         self.failed_requests = Counter()
-        """{member: all that were lost or refused so far}."""
+        """{member: number of requests lost or refused so far}."""
         self._depth = 0
         self.time = Timing(self)
         self.ending = Ending(self)
@@ -158,14 +160,14 @@ class World:
         self.commands = Commands(self)
         self.led_stranger = LedStranger(self)
         if self.others.rng.random() < 0.15:
-            # a user that wants no pause between two tries
+            # the user configures no pause between two tries
             self.settings = settings = replace(settings, backoff_ms=0)
         is_narrow = self.others.rng.random() < 0.3
         if self.led is not None:
-            # a generation is one write
+            # the leader writes a generation in one request, which must fit
             self.server.max_multi_bytes = 1_000_000
         elif is_narrow:
-            # so that a claim takes several requests
+            # a claim must take several requests
             self.server.max_multi_bytes = 800
         for topic in self.partitions:
             self.write_topic(topic)
@@ -195,7 +197,7 @@ class World:
     # The story.
 
     def run(self):
-        """Raises Violation."""
+        """Live through the whole history. Raises: Violation."""
         for _ in range(self.settings.members):
             self.join(always=True)
             if self.rng.random() < 0.5:
@@ -230,10 +232,10 @@ class World:
         chosen = bisect(self._weights, self.rng.random() * self._weights[-1])
         self._actions[chosen][1]()
 
-    # What others are asked in between.
+    # Interruptions: other actors act between two operations of one actor.
 
     def before_request(self, store):
-        """Whoever asks may be interleaved with others, die, or be struck."""
+        """Before a store's request, let other actors act, let the member die, or raise Interrupted, now and then."""
         if self.faults and (self.others.before_request(store) or self.commands.is_giving(store)):
             self.go_on_meanwhile(0.0)
         member = self.by_store.get(store)
@@ -251,18 +253,21 @@ class World:
         self.strike_commit(store)
 
     def strike_commit(self, store):
-        """Before or after a request of a commit that a user asks for; what is carried out is never answered then."""
+        """Raise Interrupted now and then, before or after a request of a commit that a user asked for.
+
+        After the request, ZooKeeper has carried it out, and the member never gets the answer.
+        """
         member = self.by_store.get(store)
         if member is not None and member.committing and not member.turning:
             self.trouble.strike(_COMMIT_STRIKES)
 
     def before_poll(self, member):
-        """Others act after a stream has looked at its partitions for a poll, and before its fetcher begins."""
+        """Let other actors act after a stream has looked at its partitions for a poll, before its fetcher begins."""
         if self.faults and self._acts_before_polls and self._before_polls.random() < 0.3:
             self.interlude(member)
 
     def interlude(self, member):
-        """Others act while this member is in the middle of something."""
+        """Let other actors act while this member is in the middle of a call."""
         if not self.faults or self._depth >= DEPTH:
             return
         with nobody_struck():
@@ -280,7 +285,7 @@ class World:
             raise Crash
 
     def go_on_meanwhile(self, seconds):
-        """Others act while an operator's command waits, or between two of its requests."""
+        """Let other actors act while an operator's command waits, or between two of its requests."""
         if self._depth >= DEPTH:
             self.time.advance(seconds)
             return
@@ -291,7 +296,7 @@ class World:
         self._depth -= 1
 
     def end_of(self, store):
-        """An operator's command is over, in order or killed."""
+        """End the connection of an operator's command that has ended, in order or killed."""
         if store.linked:
             store.close()
             return
@@ -300,7 +305,7 @@ class World:
         self.time.forget_store(store)
 
     def _stand_still(self, member):
-        """The whole process stops in the middle of something, and goes on as if nothing had been."""
+        """Freeze the member's process in the middle of a call, and let it continue later."""
         self.time.stop(member)
         end, self.time.frozen[member] = self.time.frozen[member], 1e12
         self._depth += 1
@@ -324,7 +329,7 @@ class World:
             refusal = self.others.rng.choice(_REFUSALS)
             self.failed_requests[name] += 1
             self.record("refused", name, kind, refusal.error, "done all the same" if refusal.carried_out else "")
-            # an error of its own: one that is raised keeps its world, with all that happened in it
+            # a copy: a raised error keeps its traceback, and so the whole world, in memory
             return replace(refusal, error=copy(refusal.error))
         if self.rng.random() >= self.settings.lose or name.startswith(("operator", "stranger")):
             return None
@@ -339,13 +344,13 @@ class World:
     # Members.
 
     def join_as_a_twin(self):
-        """A member is started under the consumer.id of one that lives, and ended some time later."""
+        """Start a member under the consumer.id of a living member, now and then; see Ending for its end."""
         other = self.one_of(self.members)
         if other is not None and not other.closing and len(self.members) < 5 and self.rng.random() < 0.3:
             self.join(always=True, consumer_id=other.consumer_id)
 
     def join(self, *, always=False, everything=False, consumer_id=None):
-        """A member starts, or perhaps none does."""
+        """Start a member, or do nothing. always: start one in any case. everything: it subscribes to all topics."""
         if not always and (len(self.members) > 4 or self.rng.random() < 0.5):
             return
         self._incarnations += 1
@@ -354,7 +359,7 @@ class World:
         consumer_id = consumer_id or f"{GROUP}_{name}"
         if not is_twin and self.settings.same_ids and self._crashed_ids and self.rng.random() < 0.8:
             free = self._crashed_ids.pop()
-            # a twin may have it by now
+            # a twin may have taken the id
             if all(member.consumer_id != free for member in self.members):
                 consumer_id = free
         topics = sorted(self.partitions)
@@ -370,7 +375,7 @@ class World:
         self.by_store[member.store] = member
 
     def join_again(self, member):
-        """After unsubscribe(), with another subscription; an id that was not configured is another one, too."""
+        """Let a member join again after unsubscribe(), with another subscription, and another id unless one is set."""
         self._incarnations += 1
         same = self.settings.same_ids
         consumer_id = member.consumer_id if same else f"{GROUP}_{member.name}x{self._incarnations}"
@@ -386,14 +391,14 @@ class World:
         self.jvms.append(jvm)
 
     def gone(self, member):
-        """A member is about to close its store."""
+        """Forget a member that has left; then it closes its store, or joins again with it."""
         if member in self.members:
             self.members.remove(member)
         self.by_store.pop(member.store, None)
         self.time.forget_store(member.store)
 
     def bury(self, member):
-        """A member has died; its session lives on for a while."""
+        """Let a member die; its session lives on for a while."""
         self.record("dies", member.name)
         member.alive = False
         self.time.frozen.pop(member, None)
@@ -407,7 +412,7 @@ class World:
     # Choices.
 
     def one_of(self, candidates):
-        """Drawn; None of nothing."""
+        """Draw one of the candidates; None if there are none."""
         return candidates[int(self.rng.random() * len(candidates))] if candidates else None
 
     def _turn(self):
@@ -433,13 +438,13 @@ class World:
             return
         if member.using:
             if self._steers and self.faults and self._steering.random() < 0.5:
-                # another thread of its user's, beside the one that polls or commits
+                # another thread of the user's code, beside the one that polls or commits
                 self._steering.choice(member.users).steer(self._steering)
             return
         self.let_use(member, self.one_of(member.users))
 
     def let_use(self, member, user):
-        """One thing that users do."""
+        """Let the user do one thing: commit, pause for a while, or take messages."""
         if user.away_until > self.clock.now:
             return
         if self._steers and self.faults and self._steering.random() < 0.3:
@@ -459,7 +464,7 @@ class World:
             if member.alive:
                 self.bury(member)
         if member.ending and member.alive and not (member.closing or member.turning or member.using):
-            # its loop is over
+            # a signal handler has ended the streams, so the user's loop is over
             member.ask_to_close()
 
     def _produce(self):
@@ -468,7 +473,7 @@ class World:
         self.produce(tp, self.rng.randint(1, 3))
 
     def produce(self, tp, count):
-        """So many messages more, if the topic exists."""
+        """Append `count` messages to the partition, if the topic exists."""
         if tp.topic not in self.topics.gone:
             self.kafka.ends[tp] += count
             self.record("produced", tp, self.kafka.ends[tp])
@@ -492,7 +497,7 @@ class World:
         if store is not None and store.linked and not store.is_stalled and self.rng.random() < 0.5:
             self.record("cut", self.server.actors[store])
             self.server.suspend(store)
-            # the server's own ticks make a session last somewhat longer than its timeout
+            # the ZooKeeper server checks sessions at its ticks, so a session lasts somewhat longer than its timeout
             self.time.cut[store] = self.clock.now + TIMEOUT_S * (1 + self.rng.random() / 2)
 
     def _heal_connection(self):
@@ -528,7 +533,7 @@ class World:
             self.write_topic(topic)
 
     def write_topic(self, topic):
-        """With as many partitions as it has by now, if it exists."""
+        """Write the topic's znode with its present number of partitions, if the topic exists."""
         if topic in self.topics.gone:
             return
         path = f"/brokers/topics/{topic}"
@@ -551,7 +556,7 @@ class World:
             self.write_offset(tp, offset)
 
     def write_offset(self, tp, offset):
-        """An operator writes an offset to ZooKeeper."""
+        """Write an offset to ZooKeeper, as an operator does."""
         path = f"{OFFSETS}/{tp.topic}/{tp.partition}"
         if self.admin.exists(path) is None:
             self.admin.create(path, encode_offset(offset), make_parents=True)
@@ -559,7 +564,7 @@ class World:
             self.admin.set_data(path, encode_offset(offset))
 
     def _forbid(self):
-        """An ACL keeps members from writing an offset znode, for a while."""
+        """Forbid members to write an offset znode, as an ACL does; or allow it again."""
         tp = self._forbidding.choice(
             [TopicPartition(t, n) for t, count in self.partitions.items() for n in range(count)]
         )
@@ -571,7 +576,10 @@ class World:
             forbidden.add(path)
 
     def _forbids_to_lead(self, session, path):
-        """While there is another member; one that waits for the same id cannot lead."""
+        """Return whether an ACL forbids this session to write this znode of the leader.
+
+        Only while another member could lead: a member that waits for the same consumer id cannot.
+        """
         name = self.checker.owner_of_session.get(session)
         if name != self._may_not_lead or path not in (round_path(GROUP), generation_path(GROUP)):
             return False
@@ -585,7 +593,7 @@ class World:
             self.admin.delete(f"{OWNERS}/{tp.topic}/{tp.partition}")
 
     def _deregister(self):
-        """An operator deletes an id znode; a member of the JVM would never notice that it was its own."""
+        """Delete an id znode, as an operator does; not of a JVM member, which would never notice."""
         ids = [life for life in self.checker.registered if not life.startswith(f"{GROUP}_jvm")]
         name = self.one_of(sorted(ids))
         if name is not None and self.rng.random() < 0.3:
@@ -605,7 +613,7 @@ class World:
 
 
 def run_world(seed):
-    """The world of a seed, at its end; and the Violation that ended it, or None."""
+    """Run the world of a seed. Returns: the world at its end, and the Violation that ended it, or None."""
     world = World(seed)
     try:
         world.run()

@@ -1,7 +1,7 @@
-"""The in-memory ZooKeeper of a simulated world: it tells the history of everything that is written in it.
+"""The in-memory ZooKeeper of a simulated world: it records writes of owners, offsets, ids and requests in the history.
 
-Before each request of an actor the world may let others act, or end the actor: so members are interleaved between any
-two ZooKeeper operations, in one thread, by plain nesting of calls.
+Before each request of an actor the world may let other actors act, or end the actor. So members are interleaved between
+any two ZooKeeper operations, in one thread, by nested calls.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ SESSION_TIMEOUT_MS = 6000
 
 
 class InjectedError(OSError):
-    """An error that no code foresees, raised by the store or by a user's code."""
+    """An unexpected error, raised by the store, by the coordinator of offsets or by the user's code."""
 
 
 class RecordingTree(MemoryTree):
-    """Znodes whose owners, offsets and registrations leave a trace in the history."""
+    """A tree that records writes of owners, offsets, registrations and requests in the history."""
 
     def __init__(self, wall_ms, record):
         super().__init__(wall_ms)
@@ -42,17 +42,17 @@ class RecordingTree(MemoryTree):
         self._known = {}
         self.session_is_ending = False
         self.forbidden = set()
-        """Znodes that members may not write, as an ACL has it."""
+        """Paths that an ACL forbids members to write."""
         self.closed = set()
-        """Znodes that members may not read."""
+        """Paths that an ACL forbids members to read."""
         self.hides = False
-        """Whether members are not told either that a closed znode exists, as by ZooKeeper 3.9."""
+        """Whether members may not learn that a closed znode exists either, as in ZooKeeper 3.9."""
         self.is_member = lambda session_id: False
         self.forbids = lambda session_id, path: False
-        """Whether this session alone may not write it."""
+        """Returns whether an ACL forbids this session alone to write this path."""
 
     def check_open(self, path, session_id):
-        """Raise NotPermittedError if this session may not read it."""
+        """Raise NotPermittedError if this session may not read this path."""
         if path in self.closed and self.is_member(session_id):
             if path.startswith((f"{OWNERS}/", "/brokers/topics/")):
                 self._record("denied", session_id, path)
@@ -89,7 +89,7 @@ class RecordingTree(MemoryTree):
         return done
 
     def requested(self):
-        """The partitions that the request for a reset names which stands now, if members may follow it."""
+        """Return the partitions in the present request for a reset, if it is valid and ephemeral; else none."""
         try:
             znode = self.read(REQUEST)
             return decode_request(REQUEST, znode.data).partitions if znode.stat.ephemeral_owner else frozenset()
@@ -116,22 +116,22 @@ class RecordingTree(MemoryTree):
 
 
 COMMANDS_MULTI_BYTES = 1200
-"""The least that a command may send: a new group with its first offset, or a live reset with its request."""
+"""The least multi size in bytes for a command: a new group with its first offset, or a live reset with its request."""
 
 
 class SimulatedStore(MemoryStore):
-    """A client that may not read what an ACL closes, and whose credentials may be refused."""
+    """A client that may not read what an ACL closes, and whose credentials ZooKeeper may refuse."""
 
     def __init__(self, server, **settings):
         super().__init__(server, **settings)
         self.is_refused = False
         self.requested = frozenset()
-        """The partitions that a reset names, as far as this client has read."""
+        """The partitions of a reset in the request that this client read last."""
         self.least_multi_bytes = 0
 
     @property
     def has_told_of_refusal(self):
-        """Whether it has told its listeners that its credentials are refused."""
+        """Whether this store has told its listeners that ZooKeeper refuses its credentials."""
         return self.is_refused and not _will_hear(self, SessionKind.AUTH_FAILED)
 
     @property
@@ -139,7 +139,7 @@ class SimulatedStore(MemoryStore):
         return max(self.least_multi_bytes, super().max_multi_bytes)
 
     def refuse(self):
-        """Refuse its credentials, for good, while it has no connection."""
+        """Refuse this store's credentials for good; it has no connection now."""
         self.is_refused = True
         self.queue.append(Delivery(SessionEvent(SessionKind.AUTH_FAILED, 0)))
 
@@ -179,7 +179,10 @@ class SimulatedStore(MemoryStore):
 
 
 class SimulatedZooKeeper(MemoryZooKeeper):
-    """record: takes the kind and the details of an event. before_request: see the module."""
+    """A server of SimulatedStores.
+
+    record: is called with the kind and the details of an event. before_request: see the module.
+    """
 
     def __init__(
         self, *, clock, record, before_request, fault, max_multi_bytes, after_request=lambda _store, _kind: None
@@ -196,14 +199,14 @@ class SimulatedZooKeeper(MemoryZooKeeper):
         self._before_request = before_request
         self._after_request = after_request
         self.actors = {}
-        """{store: the name of who uses it}."""
+        """{store: the name of the actor that uses it}."""
         self.note_lost = lambda store, *, is_over: None
-        """Called when a request was lost; it may raise another error."""
+        """Called after the connection was lost at a request; it may raise another error."""
         self.reason = "closed"
-        """Why a session ends that ends now."""
+        """The reason that the history records for a session that ends now."""
 
     def connect(self, name):
-        """A started store for an actor."""
+        """Return a started store for the actor of this name."""
         store = SimulatedStore(self, session_timeout_ms=SESSION_TIMEOUT_MS)
         self.actors[store] = name
         store.start()
@@ -238,5 +241,5 @@ class SimulatedZooKeeper(MemoryZooKeeper):
 
 
 def _will_hear(store, kind):
-    """Whether an event of that kind about its session is on its way to the store."""
+    """Return whether a session event of this kind is on its way to the store."""
     return any(isinstance(one.event, SessionEvent) and one.event.kind is kind for one in store.queue)

@@ -1,4 +1,4 @@
-"""A story for each alert, in which it is to fire; and one of all that is healthy, in which none is."""
+"""For each alert a story in which it must fire; and stories of healthy groups, in which none may fire."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def healthy(judges):
 
 
 def caught_up(commits_every_s):
-    """A member that keeps up while more and more is written; its commits drift against the exporter's refreshes."""
+    """A member keeps up while producers write more and more; its commits drift against the exporter's refreshes."""
 
     def story(judges):
         scene = Scene({"t": 3}, judges=judges, rate=3.0, auto_commit_interval_ms=commits_every_s * 1000)
@@ -76,7 +76,7 @@ def a_user_is_stuck(judges):
 
 
 def a_member_crashes_over_a_message(committed):
-    """Each life of it is another member, which ends before it commits; so it goes on for half an hour."""
+    """For half an hour, each restart is another member, which ends before it commits."""
 
     def story(judges):
         scene = _scene(judges, members=int(committed))
@@ -253,11 +253,11 @@ FIRES_IN = {
     "ConsumerMemberSessionsExpire": sessions_expire,
     "ConsumerMemberForeignCommits": another_client_commits,
 }
-"""{alert: the story in which it is to fire}."""
+"""{alert: the story in which it must fire}."""
 
 
 def _scene(judges, *, members=2, partitions=6, **properties):
-    """Five minutes of a group that is well."""
+    """Let five minutes of a healthy group pass."""
     scene = Scene({"t": partitions}, judges=judges, **properties)
     for _ in range(members):
         scene.join()

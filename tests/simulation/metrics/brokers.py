@@ -1,4 +1,4 @@
-"""Brokers of a scene: logs that grow, are cut by retention, vanish and begin anew, and what a client sees."""
+"""Brokers of a scene: logs that grow, lose their beginning to retention, end and begin again; and their clients."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from zk_layout.model import TopicPartition
 
 BROKERS = 3
 ANSWER_S = 5.0
-"""How long a client waits for a broker that does not answer."""
+"""Seconds for which a client waits for a broker that does not answer."""
 
 
 class Brokers:
-    """begins, ends: {partition: first offset, offset after the last}. A partition's leader is a broker by its number.
+    """begins, ends: {partition: first offset}, {partition: offset after the last}.
 
+    The leader of a partition is the broker with the partition's number modulo BROKERS.
     dead: brokers that refuse connections. frozen: brokers that accept them and do not answer.
     """
 
@@ -36,20 +37,20 @@ class Brokers:
             del self.begins[tp], self.ends[tp]
 
     def answers(self, tp):
-        """Return whether the partition's leader does."""
+        """Return whether the partition exists and its leader answers."""
         return tp in self.ends and not {tp.partition % BROKERS} & (self.dead | self.frozen)
 
 
 class Client:
-    """One process's access to the brokers: a FetcherFactory, and LogOffsets. cut: no packet gets through."""
+    """One process's access to the brokers: a FetcherFactory, and LogOffsets. is_cut: no packet gets through."""
 
     def __init__(self, brokers):
         self.brokers = brokers
         self.is_cut = False
         self.placed = {}
-        """{partition: where a fetcher put it that had no position inside the log}."""
+        """{partition: the offset to which a fetcher moved a position outside the log}."""
         self.questions = []
-        """(when the answer is due, what is set then, the thread that waits for it)."""
+        """[(time when the answer is due, event to set then, thread that waits for it)]."""
 
     def check_access(self):
         pass
@@ -71,12 +72,12 @@ class Client:
 
     @property
     def waits(self):
-        """Whether a question now is answered, or refused, only after ANSWER_S."""
+        """Whether a question takes ANSWER_S now until it is answered or refused."""
         return self.is_cut or bool(self.brokers.frozen)
 
     @property
     def is_waited_for(self):
-        """Whether a scrape now has no answer in time."""
+        """Whether a scrape gets no answer in time now."""
         return self.waits or bool(self.questions)
 
     def latest(self, partitions):
@@ -105,7 +106,7 @@ class Client:
 
 
 class SceneFetcher:
-    """Keeps the promises of fetching.fetcher: it says where it puts partitions that have no position."""
+    """A fetcher that reports where it begins partitions whose position is outside the log, as fetching.fetcher says."""
 
     def __init__(self, client):
         self._client = client
@@ -134,7 +135,7 @@ class SceneFetcher:
             batch.next_offsets = placed
             return batch
         messages = []
-        # not always the same one first
+        # another partition comes first in each poll
         self._polls += 1
         turn = self._polls % max(1, len(seen))
         for tp in (*seen[turn:], *seen[:turn]):

@@ -1,8 +1,8 @@
-"""Compares every metric of docs/metrics.md with what is true in a scene.
+"""Compares every metric of docs/metrics.md with the truth of a scene.
 
-For each scrape the page that should be served is made from the scene's own knowledge: what stands in it and is not
-served, and what is served and does not stand in it, is wrong. Where the truth leaves room, as for a member that cannot
-know yet that it is cut off, a value stands for a range, and may be absent.
+For each scrape it computes the expected page from the scene's own knowledge. A sample that is only on one of the two
+pages is wrong. Where several values are right, as for a member that cannot know yet that its connection is cut, the
+expected page has a range, and the sample may be absent.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _COUNTERS = {metric.name for metric in METRICS if metric.kind is Kind.COUNTER}
 
 @dataclass(frozen=True)
 class Within:
-    """low to high, or absent if that is optional."""
+    """An expected value from low to high; optional: the sample may be absent."""
 
     low: float
     high: float
@@ -46,15 +46,15 @@ BIT = Within(0, 1)
 
 
 class WrongMetricError(AssertionError):
-    """A page says what is not so."""
+    """A sample of a page is wrong, missing or unexpected."""
 
 
 class Comparison:
-    """Called with every scrape of a scene. Raises: WrongMetricError."""
+    """A judge that compares every scrape of a scene. Raises: WrongMetricError."""
 
     def __init__(self):
         self.compared = Counter()
-        """{metric: how many of its samples were found right}."""
+        """{metric: number of samples compared}."""
         self._last = {}
         self._looks = {}
         self._moves = {}
@@ -89,7 +89,7 @@ class Comparison:
     # Members.
 
     def _note(self, scene, member):
-        """A sample of lags is taken when somebody scrapes, so what is true then is kept for the next scrapes."""
+        """Keep the truth of this moment: a member samples lags at a scrape, and later scrapes may show that sample."""
         seen = {tp: end for tp, end in scene.brokers.ends.items() if member.client.sees(tp)}
         self._looks[member, scene.clock.now] = (
             seen,
@@ -123,7 +123,7 @@ class Comparison:
         put("settled_timestamp_seconds", Within(0, now))
         mine = [tp for tp, owner in look.owners.items() if owner == member.id]
         if leased:
-            # a session that is leased has not ended, so what stands in ZooKeeper is what it owns
+            # a leased session has not ended, so the member owns what its owner znodes say
             for topic, many in Counter(tp.topic for tp in mine).items():
                 put("owned_partitions", many, topic=topic)
         put("held_partitions", Within(0, scene.held_by_id.get(member.id, 0)))
@@ -143,7 +143,7 @@ class Comparison:
         put("rebalance_failures_total", Within(0, 1000 * member.troubles))
         put("ownership_conflicts_total", ANY)
         for event, many in member.events.items():
-            # what it was told waits for its coordinator's turn
+            # events wait for a turn of the member's coordinator
             put("session_events_total", many if stuck is None else Within(0, many), event=event)
         put("session_events_total", 0, event="auth_failed")
         put("foreign_commits_total", Within(0, member.foreign))
@@ -188,7 +188,7 @@ class Comparison:
             if (committed := scene.counting_offset(tp)) is not None:
                 put("committed_offset", committed if not member.foreign else ANY, **where)
         if age is None:
-            # nothing was ever sampled, or what was is too old
+            # the member has no sample, or only one that is too old
             if member.consumed and not member.client.is_waited_for:
                 put("lag_age_seconds", ANY)
             return
@@ -202,7 +202,7 @@ class Comparison:
                 continue
             end = ends.get(tp)
             if waits:
-                # a member that waits for brokers may have an answer of any moment since
+                # a member that waits for brokers may get an answer from any moment since
                 end = Within(0, scene.brokers.ends.get(tp, 0), optional=True)
             put("log_end_offset", end, **where)
             if consumed[tp] is None:
@@ -211,11 +211,11 @@ class Comparison:
             elif waits:
                 put("lag", Within(0, max(0, end.high - consumed[tp]), optional=True), **where)
             elif consumed[tp] <= end:
-                # beyond the end it is not known where the member goes on
+                # a position after the log's end gives no lag: the member may continue at another offset
                 put("lag", end - consumed[tp], **where)
 
     def _compare_moves(self, member, moved, put):
-        """A rebalance that moved partitions and a change of owner znodes: neither without the other."""
+        """Check that rebalances which moved partitions and changes of owner znodes are counted together."""
         before = self._moves.get(member, (0, 0))
         self._moves[member] = (moved, member.moves)
         if member.is_settled and member.cut_at is None and (moved > before[0]) is not (member.moves > before[1]):
@@ -316,17 +316,17 @@ def true_lag(read, ends, tp):
     begin, end = read.begins[tp], ends[tp]
     offset = counting_offset(read.offsets, read.topics, tp)
     if offset is None:
-        # of an earlier topic: all there is. Never committed: auto.offset.reset decides, unless there is nothing
+        # an offset of an earlier topic: all messages. No offset: auto.offset.reset decides, unless the log is empty
         return end - begin if tp in read.offsets or begin == end else None
     if offset > end:
-        # it would begin where auto.offset.reset says
+        # a member would begin where auto.offset.reset says
         return None
     # no member reads what retention has deleted
     return min(end - offset, end - begin)
 
 
 def allowed_verdicts(read, ends, tp, lag, *, owned):
-    """Return the verdicts that are right for a partition; never ok for one that is not known."""
+    """Return the verdicts that are right for a partition."""
     offset = counting_offset(read.offsets, read.topics, tp)
     if offset is None and tp in read.offsets:
         return {"error"}
@@ -352,7 +352,7 @@ def _is_of(key, where):
 
 
 def _sums(scene, pages):
-    """Of one moment: what members say that they own is never more than there is."""
+    """Return an error for each topic of which members together say that they own more partitions than it has."""
     owned = Counter()
     for member in scene.members:
         for (name, labels), value in pages.get(member.name, {}).items():
@@ -366,7 +366,7 @@ def _sums(scene, pages):
 
 
 def _absent(pages):
-    """Return the metrics that are absent although the documents say that they never are."""
+    """Return an error for each metric that is absent although the catalogue says that it never is."""
     return [
         f"{instance}: {name} is absent"
         for instance, page in pages.items()

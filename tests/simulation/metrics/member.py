@@ -1,4 +1,4 @@
-"""A member of a scene: a real connector without its thread, the user of its stream, and what is true of both."""
+"""A member of a scene: a real connector without its thread, the user of its streams, and the truth about both."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _lives = count(1)
 
 
 class MemberClock:
-    """The scene's clock. A wait on it is over at once, and no time of the scene passes."""
+    """The scene's clock as a member sees it: a wait ends at once and moves only the member's own time."""
 
     def __init__(self, clock, client):
         self._clock = clock
@@ -34,21 +34,21 @@ class MemberClock:
 
     def wait(self, event, timeout_s):
         if self._client.waits:
-            # a scrape, which gives up on brokers that do not answer
+            # a scrape gives up brokers that do not answer
             return event.is_set()
         self._waited += timeout_s
         return event.wait(0)
 
 
 class ScrapeClock(MemberClock):
-    """As a scrape sees it: an answer of the brokers comes at once, or not within the scrape."""
+    """The scene's clock as a scrape sees it: brokers answer at once, or not during the scrape."""
 
     def wait(self, event, timeout_s):
         return event.is_set() if self._client.is_waited_for else event.wait(60)
 
 
 class TurnedCoordinator(Coordinator):
-    """Its turns are taken by the scene. stuck_since: the thread that it would have hangs in one step."""
+    """A coordinator without a thread: the scene takes its turns. stuck_since: the time since which one step hangs."""
 
     stuck_since = None
 
@@ -64,7 +64,7 @@ class TurnedCoordinator(Coordinator):
         return Vitals(not self.is_closed, busy_s, self._state.connected)
 
     def come_to_rest(self):
-        """All turns that are due; when it wants the next one."""
+        """Take all turns that are due. Returns: the time of the next turn."""
         for _ in range(MAX_TURNS):
             if self.is_closed:
                 return float("inf")
@@ -93,9 +93,9 @@ class SceneConnector(ConsumerConnector):
 
 
 class Member:
-    """One process. name: also its instance, at which it is scraped.
+    """One member's process. name: also the instance label of its scrapes.
 
-    rate: messages a second that its user is through with. is_stuck: the user does not come back.
+    rate: messages a second that its user handles. is_stuck: the user never finishes the messages in hand.
     """
 
     def __init__(self, scene, name, topics, *, rate=1000, **properties):
@@ -112,7 +112,7 @@ class Member:
             store=self.store,
             fetchers=self.client,
             clock=self.clock,
-            # a process of its own
+            # an address of its own, as if each member were its own process
             zookeeper_connect=f"{name}:2181",
             group_id="g",
             consumer_id=name,
@@ -120,20 +120,20 @@ class Member:
         )
         self.collector = MemberCollector([self.connector], clock=ScrapeClock(scene.clock, self.client))
         self.consumed = {}
-        """{partition: the next offset to read, by the truth}; None while no position is known."""
+        """{partition: the true position}; None while no position is known."""
         self.hand = {}
         self.hand_since = None
         self.asked_at = scene.clock.now
         self.lives = {}
-        """{partition: a number of its claim}, as far as the member knows."""
+        """{partition: the number of its life}: a new one for each claim, seek and new topic."""
         self.counted_from = {}
-        """{partition: what its next commit is counted from}."""
+        """{partition: the offset from which the next commit counts messages}."""
         self.counted = {"consumed": {}, "committed": {}}
         self.events = {"suspended": 0, "expired": 0, "connected": 0}
         self.moves = 0
         self.foreign = 0
         self.troubles = 0
-        """The causes of failing commits and rebalances: cuts, and forbidden znodes."""
+        """The number of events that may make commits and rebalances fail: cuts, freezes, and forbidden znodes."""
         self.cut_at = None
         self.joined_at = scene.clock.now
         self.store.add_session_listener(self._told)
@@ -155,13 +155,13 @@ class Member:
     def _told(self, event):
         self.events[event.kind.name.lower()] += 1
         if event.kind is SessionKind.EXPIRED:
-            # what it had is dropped, and what is in hand does not count
+            # the member drops its partitions, and messages in hand do not count
             self.lives.clear()
             self.consumed.clear()
             self.hand.clear()
 
     def note_claimed(self, tp, committed):
-        """An owner znode of its session was made; committed: the offset that stood then, None if none counted."""
+        """Note that the member created an owner znode. committed: the offset that counted then, or None."""
         self.lives[tp] = next(_lives)
         self.consumed[tp] = self.counted_from[tp] = committed
         for counts in self.counted.values():
@@ -169,29 +169,29 @@ class Member:
         self.moves += 1
 
     def note_topic_made_anew(self, topic):
-        """Before it has heard that the former one was deleted: it keeps what it owns of it, and begins anew."""
+        """Note that a topic was created again before the member knew of its deletion: owned partitions begin again."""
         for tp in [tp for tp in self.lives if tp.topic == topic]:
             self.lives[tp] = next(_lives)
             self.consumed[tp] = self.counted_from[tp] = None
 
     def seek(self, tp, position):
-        """Its user goes elsewhere; what is in hand of the partition does not count. Raises: NotAssignedError."""
+        """Seek, as the user does; messages of the partition in hand then do not count. Raises: NotAssignedError."""
         self.connector.seek(tp, position)
         self.lives[tp] = next(_lives)
         self.consumed[tp] = self.counted_from[tp] = position if position >= 0 else None
 
     def note_released(self, tp):
-        """It has deleted an owner znode of its own."""
+        """Note that the member has deleted an owner znode."""
         self.lives.pop(tp, None)
         self.consumed.pop(tp, None)
         self.moves += 1
 
     def note_committed(self, tp, after):
-        """It has written an offset."""
+        """Note that the member has written an offset."""
         self._advance("committed", tp, self.counted_from.get(tp), after)
         self.counted_from[tp] = after
 
-    # What the scene lets it do.
+    # The steps that the scene takes.
 
     def turn(self):
         if not self.is_frozen and self.coordinator.stuck_since is None:
@@ -199,7 +199,7 @@ class Member:
             self.coordinator.come_to_rest()
 
     def use(self, seconds):
-        """The user comes back, and takes what it is through with in the next seconds."""
+        """Finish the messages in hand, and take the messages that the user handles in the next seconds."""
         if self.is_frozen or self.is_stuck:
             return
         self.clock._waited = 0.0
@@ -236,9 +236,9 @@ class Member:
         self.hand = {}
 
     def _note_placed(self):
-        """A position that was not known, or lay outside of the log, is where the log begins; nothing was consumed.
+        """Take over positions that the fetcher moved into the log; this consumes nothing.
 
-        What was consumed before and is not committed yet counts as committed with the next commit.
+        Messages consumed before and not committed yet count with the next commit.
         """
         for tp, at in self.client.placed.items():
             if tp in self.lives:

@@ -1,4 +1,4 @@
-"""The scraped metrics of scenes, as promtool's test of rules takes them; and promtool's answers."""
+"""Scraped metrics of scenes as input for `promtool test rules`, and promtool's results."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Recording:
         )
 
     def series(self):
-        """promtool's input_series."""
+        """Return promtool's input_series."""
         names = dict.fromkeys(key for page in self._pages for key in page)
         return [
             {
@@ -48,7 +48,7 @@ def _quoted(value):
 
 
 def _values(values):
-    """A series that a scrape does not find any more is marked as stale, once."""
+    """Yield promtool's values; the first scrape without the series gives "stale", the others "_"."""
     for before, value in zip([None, *values], values, strict=False):
         if value is None:
             yield "_" if before is None else "stale"
@@ -82,7 +82,7 @@ def ask(recordings, folder, *, every_s, alerts=(), queries=()):
             }
         )
     file = folder / "scenes.yml"
-    # JSON is YAML, and written in no time
+    # JSON is valid YAML, and faster to write
     file.write_text(json.dumps({"rule_files": [str(RULES)], "tests": tests}))
     done = subprocess.run(["promtool", "test", "rules", file], capture_output=True, text=True, timeout=110)
     return _read(done.stdout + done.stderr, recordings)
@@ -98,7 +98,7 @@ def _read(printed, recordings):
         elif match := re.match(r"alertname: (\w+), time: (\S+?),", text):
             alert, at = match.groups()
         elif text.startswith("Annotations:"):
-            # of what is expected there is none, so all of it was got
+            # the tests expect no alert, so every annotation is of an alert that fired
             fired[scene].setdefault(alert, []).append(f"{at}: {text}")
         elif match := re.match(r'expr: "(.*)", time: \S+,$', text):
             answered.add(match[1].replace('\\"', '"'))

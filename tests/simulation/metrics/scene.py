@@ -1,7 +1,7 @@
 """A scene: a group, its servers, an exporter and a Prometheus that scrapes them, in time that only the scene moves.
 
-The members are real connectors without threads, the exporter and its pages are the real ones. The scene knows what was
-produced, consumed, committed and owned, since it made or saw all of it; each scrape is compared with that.
+The members are real connectors without threads; the exporter and its pages are real. The scene itself produces and
+consumes messages and sees every commit and every owner, so judges can compare each scrape with the truth.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from zk_layout.paths import PartitionStatePath
 
 SESSION_S = SESSION_TIMEOUT_MS / 1000
 NOTICE_S = SESSION_S * 2 / 3
-"""A client notices by then that no packet comes back."""
+"""Seconds until a client notices that no packet comes back."""
 REQUEST_S = 10.0
-"""A request of the exporter to a ZooKeeper that does not answer ends so late."""
+"""Seconds after which a request of the exporter to a silent ZooKeeper ends."""
 
 
 class CountingStore(MemoryStore):
-    """The exporter's: reads are counted as its own store counts them, and by themselves.
+    """The exporter's store: counts reads as the real one does, and for the comparison.
 
-    is_forbidden: an ACL lets it list the groups, and read nothing of them.
+    is_forbidden: an ACL lets the exporter list the groups, and read nothing of them.
     """
 
     is_forbidden = False
@@ -77,11 +77,11 @@ class CountingStore(MemoryStore):
 class Look:
     """The truth at one moment.
 
-    ids: {registered member: the topics it subscribes to, None if that is unreadable}. owners: {partition: the id in its
-    owner znode}. offsets: {partition: (what is committed, when, its zxid)}; of a topic that is gone as well. topics:
-    {topic: (its partitions, the zxid of its creation)}. folders: topics for which the group has a folder. begins, ends:
-    of the logs. seen: the partitions whose broker answers the exporter. leader, generation: of a led
-    group. is_forbidden: the exporter may not read the group, and the rest is empty.
+    ids: {registered member: its topics, None if its registration is unreadable}. owners: {partition: the id in its
+    owner znode}. offsets: {partition: (offset, time of the commit, its zxid)}, also of deleted topics. topics: {topic:
+    (number of partitions, zxid of its creation)}. folders: topics for which the group has a folder. begins, ends: {log:
+    its first offset, its end}. seen: the partitions whose broker answers the exporter. leader, generation: of a led
+    group. is_forbidden: the exporter may not read the group, and the other fields are empty.
     """
 
     at: float
@@ -100,7 +100,7 @@ class Look:
 
     @property
     def consumed_topics(self):
-        """The topics that are the group's business: what its members subscribe to, or else what was committed."""
+        """The existing topics of all subscriptions; without members, or with an unreadable one, of the folders."""
         said = set(self.ids.values())
         if not said or None in said:
             return self.folders & self.topics.keys()
@@ -108,19 +108,19 @@ class Look:
 
     @property
     def wanted(self):
-        """The partitions whose ends the exporter asks for: all that exist of topics the group has to do with."""
+        """The partitions whose ends the exporter asks for: all of the consumed topics, and of topics with a folder."""
         topics = self.consumed_topics | self.folders & self.topics.keys()
         return {TopicPartition(topic, n) for topic in topics for n in range(self.topics[topic][0])}
 
 
 def counting_offset(offsets, topics, tp):
-    """Return the committed offset, unless it was for an earlier topic of the name; see Look."""
+    """Return the committed offset; None if it is for an earlier topic of the name. See Look for the arguments."""
     offset, _, zxid = offsets.get(tp, (None, 0.0, 0))
     return None if tp.topic in topics and zxid < topics[tp.topic][1] else offset
 
 
 class Scene:
-    """topics: {name: partitions}. rate: messages a second to each partition. judge: compares what is scraped."""
+    """topics: {name: partitions}. rate: messages a second to each partition. judges: called with each scrape."""
 
     def __init__(self, topics, *, judges=(), rate=2.0, refresh_s=30.0, patience_s=120.0, **properties):
         self.clock = FakeClock()
@@ -136,7 +136,7 @@ class Scene:
         self.topics = {}
         self.members = []
         self.held_by_id = {}
-        """{consumer id: how many of its partitions an operator's reset may hold}."""
+        """{consumer id: the most partitions that it may hold for a live reset}."""
         self.zookeeper_is_frozen = False
         self.is_exporter_up = True
         self._names = 0
@@ -150,7 +150,7 @@ class Scene:
         self.refreshes = {"done": 0, "failed": 0}
         self.up = {"zookeeper": False, "brokers": False}
         self.read = self.told = None
-        """The looks of the last refresh that read ZooKeeper, and of the last one that brokers answered."""
+        """The Looks of the last refresh that read ZooKeeper, and of the last refresh that brokers answered."""
         self.zookeeper = SimulatedZooKeeper(
             clock=self.clock,
             record=self._record,
@@ -175,7 +175,7 @@ class Scene:
             clock=self.clock,
         )
 
-    # What happens in it.
+    # Events.
 
     def create_topic(self, topic, partitions):
         self.brokers.create(topic, partitions)
@@ -208,7 +208,7 @@ class Scene:
         return member
 
     def note_session(self, member):
-        """Note that the member writes what this session writes."""
+        """Note that writes of the store's present session are this member's."""
         self._by_session[member.store.server_session_id] = member
 
     def leave(self, member):
@@ -216,7 +216,7 @@ class Scene:
         self.members.remove(member)
 
     def kill(self, member):
-        """The process dies; its session lives on for a while."""
+        """Kill the member's process; its session lives on for a while."""
         self.members.remove(member)
         member.client.pass_time()
         self.zookeeper._stores.remove(member.store)
@@ -225,7 +225,7 @@ class Scene:
         self._ends_of_sessions[member.store.server_session_id] = self.clock.now + SESSION_S
 
     def cut_from_zookeeper(self, store, *, session_ends=True):
-        """No packet gets through. Of servers that stand still all together, sessions do not end."""
+        """Drop all packets of a store. session_ends: False if all servers are frozen, which then end no session."""
         self.zookeeper.suspend(store)
         self._unnoticed[store] = self.clock.now + NOTICE_S
         if session_ends:
@@ -269,7 +269,7 @@ class Scene:
         self.note_session(member)
 
     def commit_by_hand(self, tp, offset):
-        """Another client writes an offset."""
+        """Write an offset, as another client does."""
         for member in self.members:
             if tp in member.lives:
                 member.foreign += 1
@@ -280,7 +280,7 @@ class Scene:
             self.admin.create(path, encode_offset(offset), make_parents=True)
 
     def trim(self, tp, share=1.0):
-        """Retention takes the beginning of a log."""
+        """Delete the beginning of a log, as retention does."""
         begin, end = self.brokers.begins[tp], self.brokers.ends[tp]
         self.brokers.begins[tp] = begin + int((end - begin) * share)
 
@@ -316,7 +316,7 @@ class Scene:
         self._refresh_if_due()
 
     def _settle(self):
-        """Deliver what is on its way, and let every member take its turns, until nothing is left to do now."""
+        """Deliver events and let every member take its turns, until nothing more is due now."""
         for _ in range(1000):
             for store in list(self.zookeeper.pending()):
                 if self._unnoticed.get(store, 0.0) <= self.clock.now:
@@ -336,12 +336,12 @@ class Scene:
         return self.properties.get("group_coordination") == "leader"
 
     def led_by(self):
-        """The consumer id in the leader's znode; None without one."""
+        """Return the consumer id in the leader's znode; None without a leader."""
         data = self._data(leader_path("g"))
         return None if data is None else data.decode()
 
     def generation(self):
-        """The last one there was; 0 if there is none."""
+        """Return the number of the last generation; 0 if there is none."""
         path = generation_path("g")
         data = self._data(path)
         return 0 if data is None else decode_generation(path, data).number
@@ -349,7 +349,7 @@ class Scene:
     def _data(self, path):
         return self.admin.get_data(path).data if self.admin.exists(path) is not None else None
 
-    # What is written in ZooKeeper, as the server sees it.
+    # Writes in ZooKeeper, as the server sees them.
 
     def _record(self, kind, *details):
         session_id, what, *more = (*details, None, None)
@@ -374,7 +374,7 @@ class Scene:
             self.offsets[what] = (more[0], self.clock.now, self.zookeeper.tree.zxid)
 
     def counting_offset(self, tp):
-        """Return the committed offset, unless it was for an earlier topic of the name."""
+        """Return the committed offset; None if there is no such topic, or if the offset is for an earlier one."""
         return counting_offset(self.offsets, self.topics, tp) if tp.topic in self.topics else None
 
     # The exporter, and Prometheus.
@@ -384,7 +384,7 @@ class Scene:
         if now < self._due_refresh:
             return
         if self._hangs_until is None:
-            # requests of the exporter's own thread, for which no scrape waits
+            # the requests of a refresh may take long; scrapes do not wait for them
             blind = not self.exporter_store.linked and self.exporter._thread is None
             late_s = REQUEST_S if blind else ANSWER_S if self.exporter_client.waits else 0.0
             self._hangs_until = now + late_s
@@ -421,7 +421,7 @@ class Scene:
     # Looking.
 
     def look(self):
-        """All that is true now and that somebody might export."""
+        """Return the truth of this moment that the exporter or members could export."""
         client = self.exporter_client
         return Look(
             self.clock.now,
@@ -439,7 +439,7 @@ class Scene:
         )
 
     def end(self):
-        """Nothing of it goes on."""
+        """End the waiting questions of all clients."""
         self.exporter_client.pass_time()
         for member in self.members:
             member.client.pass_time()

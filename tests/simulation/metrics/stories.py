@@ -1,4 +1,4 @@
-"""The events of scenes: drawn from a seed, or told one after the other."""
+"""The events of scenes, drawn from a seed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class NotNowError(Exception):
 
 
 class RandomStory:
-    """A group of a few members, to which everything happens that may happen to it. seed: all follows from it."""
+    """A scene of a few members in which any event may happen. seed: it decides all of them."""
 
     def __init__(self, seed, judges):
         self.rng = rng = random.Random(seed)
@@ -37,7 +37,7 @@ class RandomStory:
             scene.join()
 
     def run(self):
-        """Raises: WrongMetricError, after which `told` says what led to it."""
+        """Run the events. Raises: WrongMetricError; `told` then holds the events that led to it."""
         try:
             for _ in range(EVENTS):
                 self._pass(self.rng.choice((1, 3, 20, 45, 90)))
@@ -67,7 +67,7 @@ def heal_all(scene):
 
 
 def _one(scene, rng, *, linked=True):
-    """A member to which something may happen."""
+    """Choose a member for an event."""
     found = [m for m in scene.members if not m.is_frozen and m.store.linked is linked]
     if not found:
         raise NotNowError
@@ -247,7 +247,7 @@ _EVENTS = [
 
 
 def run_story(seed):
-    """Raises WrongMetricError, which tells the story, or returns {metric: how many samples were right}."""
+    """Run the story of a seed. Returns: {metric: number of compared samples}. Raises: WrongMetricError."""
     comparison = Comparison()
     story = RandomStory(seed, [comparison])
     try:

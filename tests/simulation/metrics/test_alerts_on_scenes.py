@@ -1,4 +1,4 @@
-"""Alert rules and the dashboard's queries, run by promtool over what was scraped in scenes."""
+"""Alert rules and the dashboard's queries, which promtool runs over the scrapes of scenes."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_no_alert_fires_where_all_is_well_and_the_dashboard_shows_it(tmp_path):
     recordings.update((f"commits_{s}", record(caught_up(s), wanted)) for s in (29, 59))
     fired, answered = ask(recordings, tmp_path, every_s=EVERY_S, alerts=ALERTS, queries=sorted(queries))
     assert fired == {name: {} for name in recordings}
-    # of what is not well there is nothing to see
+    # a query for trouble has no result here
     quiet = {query for query in queries - answered if not re.search("> 0$|== 1$", query)}
     assert quiet == set()
 
@@ -74,5 +74,5 @@ def test_metrics_of_a_healthy_group_are_true_and_raise_no_alert():
     recording = record(healthy, {"legacy_consumer_group_verdict"}, Comparison())
     seen = {verdict for one in recording.series() for verdict in re.findall('verdict="(\\w+)"', one["series"])}
     assert "ok" in seen
-    # in error it is for a moment, when all sessions have ended
+    # the group is in error for a moment, when all sessions have ended
     assert "warning" not in seen

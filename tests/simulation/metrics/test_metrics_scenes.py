@@ -1,4 +1,4 @@
-"""Every metric is compared with the truth, at every scrape, through all that happens to a group and its servers."""
+"""Compares every metric with the truth, at every scrape, in scenes with all kinds of events and faults."""
 
 from __future__ import annotations
 

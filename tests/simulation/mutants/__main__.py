@@ -7,7 +7,7 @@ from tests.simulation.mutation import MOST_SEEDS, all_patches, is_walked, rememb
 
 
 def main():
-    """Prints a table; the exit code is 1 if a mutant went unnoticed."""
+    """Print a table. Returns: the exit code, 1 if a mutant went unnoticed."""
     parser = argparse.ArgumentParser(prog="python -m tests.simulation.mutants", description=__doc__)
     parser.add_argument("names", nargs="*", help="only these (default: all)")
     parser.add_argument("--seeds", type=int, default=MOST_SEEDS, help="schedules for each that no known one finds")

@@ -1,4 +1,4 @@
-"""A story in which each command does its work: seeds draw what happens, and may never come to some of them."""
+"""A story in which each command succeeds once; the stories of seeds may never come to some commands."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from tests.simulation.operators.world import GROUPS, PARTITIONS
 
 
 def carry_out_everything(operators):
-    """reset, copy, the doctor's advice, delete, a migration there, back and there again, prune, and their backups.
+    """Give reset, copy, the doctor's advice, delete, a migration forward, back and forward again, and prune.
 
-    Each is given twice; after each the whole model is asked. Raises: AssertionError.
+    Each command is given twice, and the model checks all rules after each. Raises: AssertionError.
     """
     world = operators.world
     first = PARTITIONS[0]

@@ -1,4 +1,4 @@
-"""Files that an operator has at hand: backups of any age, another group's offsets, damaged ones, some made by hand."""
+"""Files that an operator may import: backups of any age, another group's offsets, damaged or handwritten files."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _PLACES = (*PARTITIONS, *PARTITIONS, ("t", 7), ("never", 0))
 
 
 def file_to_import(rng, world, run):
-    """The words behind `offsets import`. run: carries out a command."""
+    """Write a file, or choose a backup. Returns: the words after `offsets import`. run: carries out a command."""
     kept = sorted((one for one in world.folder.iterdir() if one.is_file()), key=lambda one: one.stat().st_mtime_ns)
     kinds = ["by hand", "csv", "another group's", *(["kept", "kept", "damaged"] if kept else [])]
     kind = rng.choice(kinds)

@@ -1,13 +1,19 @@
 """The rules that hold for any commands of operators in any order, and with any events in between.
 
-After each command: it moved no offset but to where its plan said; it wrote over no commit that came after its plan; it
-gave a topic that was made anew meanwhile no offset of the earlier one; a step of a migration moved no group past what
-it consumed, and undid no rewind, also if it was killed or the rewind came in its middle; given again it changes nothing
-more; what only looks changes nothing; `migrate verify` calls sound only what is; the backup puts everything back; and
-describe, verify, the doctor, a member and Spark agree about every partition (tests/support/agreement.py).
+After each command, the model checks:
+- The command moved offsets only to where its plan said.
+- It overwrote no commit that came after its plan.
+- It gave a topic that was created again meanwhile no offset of the earlier one.
+- A step of a migration moved no group past what it consumed, and undid no rewind, also if the step was killed or the
+  rewind came in its middle.
+- The same command given again changes nothing more.
+- A command that only reads changes nothing.
+- `migrate verify` exits with 0 only if a switch loses and repeats no message.
+- The backup restores everything.
+- describe, verify, the doctor, a member and Spark agree about every partition (tests/support/agreement.py).
 
-To add a command: a function of the generator and the group in COMMANDS that returns its words, without --execute. What
-it may write is read from its own plan, so nothing else is needed. What only looks goes into LOOKING.
+To add a command, add to COMMANDS a function of the generator and the group that returns the command's words, without
+--execute. The model reads from the command's own plan what it may write. Commands that only read go into LOOKING.
 """
 
 from __future__ import annotations
@@ -63,7 +69,7 @@ ARC = (
     "experiment", "apply", "newer", "work", "work", "anew", "work", "stop", "apply", "rollback", "rewind", "rollback",
     "finish",
 )  # fmt: skip
-"""The order of things in a migration: whatever is between two of them, or left out, is up to the seed."""
+"""The acts of a migration, in order. The seed leaves out some, and draws other events between them."""
 
 COMMANDS = (
     _reset,
@@ -77,7 +83,7 @@ COMMANDS = (
 
 
 class StoryEndsError(Exception):
-    """The command that this story is about was carried out."""
+    """The story's doomed command was killed and given again, so the story ends."""
 
 
 @dataclass(frozen=True)
@@ -97,16 +103,16 @@ class Lost:
 
 
 def _group_of(words):
-    """The group that a command is about."""
+    """Return the group that a command would change."""
     if words[1] == "import":
         return "g"
     return words[3] if words[1] == "copy" else words[2]
 
 
 def _typed(command):
-    """The words of a command that the doctor advises, as this model writes them.
+    """Return the words of a command that the doctor advises, as this model writes them.
 
-    None if it changes nothing, or a group that is another's: others use the same servers.
+    None unless it is a reset without --live, or a deletion, of one of GROUPS: ZooKeeper may hold other groups.
     """
     words = shlex.split(command)
     *given, group = words[: words.index("--zookeeper")]
@@ -116,7 +122,7 @@ def _typed(command):
 
 
 class Operators:
-    """The story of one seed. told: the events, for the reader of a failure."""
+    """The story of one seed. told: the events, to print with a failure."""
 
     def __init__(self, world, rng):
         self.world = world
@@ -158,14 +164,14 @@ class Operators:
             check_agreement(self.world, self.rng.choice(GROUPS))
 
     def carry_out(self, words):
-        """A command that nothing disturbs; given again it changes nothing more, and all judge every group alike.
+        """Carry out a command undisturbed, give it again, and check that all agree about every group.
 
-        With a doom, (the number of a command, a Kill): that command is killed, given again, and the story ends.
+        doom, (the number of a command, a Kill): that command is killed and given again, and then the story ends.
         """
         self.commands += 1
         number, kill = self.doom or (self.commands, "")
         done = self._command(words, kill if number == self.commands else "")
-        # what was deleted before the kill is not there for the second time
+        # a deletion that was killed may leave nothing to delete for the second time
         assert done.code == 0 or (kill and words[1] == "delete"), done
         self.writes_of.append(self.first_writes)
         if number <= self.commands:
@@ -174,12 +180,12 @@ class Operators:
             raise StoryEndsError
 
     def check_sound(self, group):
-        """`migrate verify` says so, and it is."""
+        """Check that `migrate verify` exits with 0, and is right."""
         assert self._run(["migrate", "verify", group]).code == 0
         self._check_verify(group)
 
     def consume_newer(self, group):
-        """Newer consumers come, go on in each partition, and stop."""
+        """Let newer consumers join, consume in each partition, commit and stop."""
         self.world.newer[group] = ("newer@host",)
         before = self.world.numbers()
         for tp in PARTITIONS:
@@ -193,7 +199,7 @@ class Operators:
             self._check_verify(group)
 
     def follow_the_doctor(self, fate=None):
-        """Type what a finding advises, if one does; what it may change is again what its own plan names."""
+        """Give a command that one of the doctor's findings advises, if any; it may change only what its plan names."""
         findings = json.loads(self._run(["doctor", "--json"]).out)
         typed = [words for finding in findings for words in map(_typed, finding["commands"]) if words is not None]
         if typed:
@@ -201,14 +207,14 @@ class Operators:
         return bool(typed)
 
     def prune(self):
-        """Prune groups, and check: they had no members and were named, all of each is gone, and its backup restores it.
+        """Prune groups, and check: they were listed, had no members, are gone, and their backups restore them.
 
-        Returns: the groups that went, and are back now if they had offsets that count.
+        Returns: the pruned groups; those with offsets that count are restored now.
         """
         world, before = self.world, self._counting()
         there = [group for group in GROUPS if world.store.exists(f"/consumers/{group}") is not None]
         world.let_time_pass()
-        # others use the same servers
+        # --name: other groups may be in the same ZooKeeper
         words = ["groups", "prune", "--older-than", "1s", *(f"--name={group}" for group in GROUPS)]
         named = {one["group"] for one in json.loads(self._run([*words, "--json"]).out)}
         files = set(world.folder.iterdir())
@@ -247,7 +253,7 @@ class Operators:
             case _:
                 pass
 
-    # what happens beside the commands
+    # events beside the commands
 
     def _happen(self):
         world, rng = self.world, self.rng
@@ -306,7 +312,7 @@ class Operators:
         self.told.append(f"{group} {tp}: something happened, consumed {world.consumed[group, tp]}")
 
     def _work(self, group, tp):
-        """Let the group's members continue from where it stands, and commit."""
+        """Let the group's members continue from its position, and commit."""
         world = self.world
         if tp not in world.logs or ("zookeeper", group, tp) in self.ready:
             return
@@ -333,7 +339,7 @@ class Operators:
         return json.loads(self.world.store.get_data(path).data)["phase"] if there else None
 
     def _completed(self, group):
-        """Return the phase after the last step of a migration that came to its end."""
+        """Return the phase that the last completed step of a migration reached; None without one."""
         if self._phase(group) is None:
             return None
         history = json.loads(self.world.store.get_data(f"/consumers/{group}/migration").data)["history"]
@@ -352,7 +358,10 @@ class Operators:
         assert done.code in {0, 1}, done
 
     def _command(self, words, fate=None):
-        """fate: what befalls it; drawn if it is None. Returns: how it ended the first time that nobody killed it."""
+        """Give a command, and check all rules. Returns: the result of its first run that was not killed.
+
+        fate: the event that disturbs it; "" for none, None to draw one.
+        """
         world = self.world
         plan = self._plan(words)
         assert world.created == [], "looking creates no topic"
@@ -405,7 +414,7 @@ class Operators:
         self.ready = set()
         if done is None:
             return self._command(words, None if is_drawn else "")
-        # a member that went has left partitions to a rolling migration, which goes on with them
+        # a member that left meanwhile has left partitions for a rolling migration, which then continues with them
         if self._was_alone() and there == set(world.members):
             self._again(words, done, after)
         backups = set(world.folder.iterdir()) - files
@@ -417,12 +426,12 @@ class Operators:
         return not self.commits and not self.made_anew and not self.had_company
 
     def _check_commits(self, words, place, number):
-        """A commit to ZooKeeper after the plan stands: it is no command's to write over."""
+        """Check that the command did not overwrite a commit to ZooKeeper that came after its plan."""
         if place[0] == "zookeeper" and place in self.commits and place not in self.ready:
             assert number == self.commits[place][0], f"{words} wrote {number} over a commit of {self.commits[place][0]}"
 
     def _check_made_anew(self, words, place):
-        """Check a topic made anew without a commit of its own: the group begins it at its first message."""
+        """Check that the group begins a topic that was created again at its first message, unless it committed."""
         side, group, tp = place
         if tp.topic in self.made_anew and place not in self.commits:
             world = self.world
@@ -430,12 +439,12 @@ class Operators:
             assert position in {None, 0}, f"{words} wrote {position} of the earlier topic as {place}"
 
     def _check_step(self, place, before, number):
-        """No step of a migration skips or repeats what the group's own consumers did; a topic made anew begins at 0."""
+        """Check that a migration's step skips no message that the group did not consume, and undoes no rewind."""
         _, group, tp = place
         if number is None or number == before or place in self.commits or tp.topic in self.made_anew:
             return
         if tp not in self.world.logs:
-            return  # what is written of a deleted topic says so, and never counts for the next of that name
+            return  # an offset of a deleted topic is marked as such, and never counts for the next topic of that name
         assert self.phase != "rolled back" or place[0] != "zookeeper", f"{place}: rolled back, and {number} written"
         is_where_the_log_begins = number == self.world.logs[tp][0]
         assert place not in self.rewound or is_where_the_log_begins, (
@@ -449,7 +458,7 @@ class Operators:
         for place, number in after.items():
             side, group, tp = place
             was_named = place not in self.commits or place in self.ready
-            # an import of the same number may make one count that is of an earlier topic
+            # an import of the same number may make an offset count that was of an earlier topic
             counts = self.world.position_in_zookeeper(group, tp) not in {None, positions[place]}
             if side == "zookeeper" and (number != before[place] or counts) and was_named:
                 is_back = number is not None and number < (positions[place] or 0)
@@ -457,12 +466,12 @@ class Operators:
                 if is_back and (is_open or group == self.step_of):
                     self.rewound.add(place)
                 if number is None:
-                    # to a rollback it is one that the old members never had
+                    # for a rollback, the old members never had an offset there
                     self.rewound.discard(place)
                 self.world.consumed[group, tp] = max(number or 0, self.world.consumed[group, tp])
 
     def _note_step(self, group, *, was_applied):
-        """Forget rewinds that are none for the next step: it may write over Kafka's unless its apply was completed."""
+        """Forget rewinds that the next step may undo: those in Kafka unless an apply was complete before and after."""
         if not was_applied or self._completed(group) != "applied":
             self._forget_rewinds("kafka", group)
         for tp in PARTITIONS:
@@ -478,7 +487,7 @@ class Operators:
         self.rewound = {place for place in self.rewound if place[2].topic != topic}
 
     def _drop(self, topic):
-        """Delete a topic, which stays so until somebody makes it anew."""
+        """Delete a topic; it stays deleted until an event creates it again."""
         self.world.drop_topic(topic)
         self.rewound = {place for place in self.rewound if place[2].topic != topic}
 
@@ -486,7 +495,7 @@ class Operators:
         self.rewound = {one for one in self.rewound if one[: len(place)] != place}
 
     def _plan(self, words):
-        """{place: the numbers that a command's own plan names}."""
+        """Return {place: the numbers that a command's own plan names}."""
         world = self.world
         match words[:2]:
             case ["migrate", "apply" | "rollback"]:
@@ -518,7 +527,7 @@ class Operators:
         return {}
 
     def _run_through(self, words, fate):
-        """With --execute, a backup, and whatever befalls it; None if it was killed."""
+        """Run a command with --execute and a backup, disturbed by its fate. Returns: its result, None if killed."""
         world = self.world
         self.files += 1
         if words[0] == "migrate":
@@ -573,14 +582,14 @@ class Operators:
             world.forget_requests()
 
     def _answer(self, group):
-        """The group's member follows a reset: it may commit what it consumed, and holds still from then on."""
+        """Let the group's member follow a reset: it may commit first, and then holds its partitions."""
         if ("zookeeper", group, PARTITIONS[0]) not in self.ready and self.rng.random() < 0.5:
             self._work(group, self.rng.choice(PARTITIONS))
         self.ready |= {("zookeeper", group, tp) for tp in self.world.answer_request(group)}
         self.is_applied |= self.world.state_of_request(group) is RequestState.APPLIED
 
     def _delete_between(self, group):
-        """Another operator deletes the group that this command is about; what is gone is as good as a commit."""
+        """Let another operator delete the group of this command; the changes count like commits after the plan."""
         before = self.world.numbers()
         with contextlib.suppress(ActiveGroupError, GroupHeldError):
             self.had_company = delete_group(self.world.other_operator, group)
@@ -588,7 +597,7 @@ class Operators:
         self.commits |= {place: (n, self.writes) for place, n in after.items() if n != before[place]}
 
     def _operator_between(self, group):
-        """Another operator's whole command between two writes of this one; what it changed is as good as a commit."""
+        """Give another operator's whole command between two writes of this one; its changes count like commits."""
         world = self.world
         mine = self.phase, self.step_of, self.commits, self.held, self.made_anew, self.writes, self.ready
         self.told.append("another operator, meanwhile:")
@@ -603,14 +612,14 @@ class Operators:
         self.commits |= {place: (n, self.writes) for place, n in world.numbers().items() if n != before[place]}
 
     def _meanwhile(self, act, group):
-        """Let a member come, work or go inside a command. While it is there no other client may write its offsets."""
+        """Let a member join, work or leave during a command. While it is there, only it may write its offsets."""
         match act:
             case "c":
                 self.world.member_comes(group)
             case "w":
                 self._work(group, self.rng.choice(PARTITIONS))
             case "g":
-                # what it created may be what the command stopped at, and is gone when that is given again
+                # the command may have stopped at a znode of this member, which is gone when it is given again
                 self.had_company |= group in self.world.members
                 self.world.member_goes(group)
                 self.ready = {place for place in self.ready if place[1] != group}
@@ -620,23 +629,23 @@ class Operators:
             self.held |= {place: number for place, number in self.world.numbers().items() if place in places}
 
     def _positions(self):
-        """{place: where a group goes on}."""
+        """Return {place: the group's position}."""
         world = self.world
         read = {"zookeeper": world.position_in_zookeeper, "kafka": world.position_in_kafka}
         return {place: read[place[0]](*place[1:]) for place in world.numbers()}
 
     def _again(self, words, done, after):
-        """The same command once more: nothing that was done is done again, nothing else is done."""
+        """Give the same command again, and check that it changes nothing more."""
         if "--shift-by" in words or done.code not in {0, 1}:
             return
         again = self._run_through(words, "")
         assert again.code in {0, 1, 2}, again
-        # a member that is asked to hold still commits before it does
+        # a member that a reset asks to hold its partitions commits before it does
         commits = {place: number for place, (number, _) in self.commits.items() if place not in self.ready}
         assert self.world.numbers() == after | commits, f"{words} given again: {again}"
 
     def _counting(self):
-        """{place: where the group goes on in ZooKeeper}; that is 0 for an offset of an earlier topic."""
+        """Return {(group, partition): the group's position in ZooKeeper}; 0 for an offset of an earlier topic."""
         world = self.world
         found = {}
         for group in GROUPS:
@@ -646,9 +655,10 @@ class Operators:
         return found
 
     def _put_back(self, backup, words, before, plan):
-        """The backup of a command takes it back, all of it, and nothing else: other partitions have gone on since.
+        """Check that a command's backup restores all that it changed, and leaves later commits elsewhere alone.
 
-        Not inside another command, which does not see what goes and comes back right before its write (offset_fence).
+        Not inside another command, which does not see an offset that goes and comes back right before its write
+        (offset_fence).
         """
         if self.is_between or self.rng.random() < 0.5 or any(group in self.world.members for group in GROUPS):
             return

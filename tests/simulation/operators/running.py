@@ -1,4 +1,4 @@
-"""One story by its seed."""
+"""Runs the story of one seed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ STEPS = 16
 
 
 def run_story(seed):
-    """Raises: AssertionError with the story, if something does not hold."""
+    """Run the story of a seed. Raises: AssertionError with the story, if a rule does not hold."""
     with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as folder:
         operators = Operators(OperatorsWorld(patch, Path(folder)), random.Random(seed))
         try:

@@ -1,4 +1,4 @@
-"""Seeded stories of operators: commands given twice, in any order, killed, with others in the middle."""
+"""Seeded stories of operators: commands given twice, in any order, killed, or disturbed by other clients."""
 
 from __future__ import annotations
 
@@ -49,5 +49,5 @@ def test_a_command_killed_at_any_of_its_writes_is_done_when_it_is_given_again(tm
     assert (len(writes), max(writes)) == (COMMANDS, max(writes[n - 1] for n in WRITE_MOST))
     for write in range(1, writes[command - 1] + 1):
         for before in (True, False):
-            # behind a write to Kafka the next position is the one before a write to ZooKeeper
+            # only writes to ZooKeeper call after_write: a Kill after a write to Kafka is the one before the next write
             assert "killed" in tell((command, Kill(write, before))).told or not before

@@ -1,9 +1,9 @@
-"""A cluster in memory in which anything may happen between, and inside, an operator's commands.
+"""A cluster in memory in which events happen between, and inside, an operator's commands.
 
-Groups g and h read topics t (two partitions) and u. What happens beside the commands: a member or a newer consumer
-comes, commits, follows a reset and goes; somebody tried a newer consumer once; a topic is deleted, and stays so or is
-made anew; logs lose their beginning; brokers forget offsets. `consumed` and `consumed_by_newer` are the truth that
-the commands do not know: how far each group's own consumers of either kind have come in the topic as it is.
+Groups g and h read topics t (two partitions) and u. Beside the commands, a member or a newer consumer joins, commits,
+follows a reset and leaves; an experiment with a newer consumer leaves an offset in Kafka; a topic is deleted, for good
+or to be created again; retention deletes the beginnings of logs; brokers forget offsets. The commands do not know
+`consumed` and `consumed_by_newer`: how far each group's own consumers of either kind have come in the present topic.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ BROKER = '{"version":4,"host":"h","port":9092,"jmx_port":-1,"timestamp":"1","end
 A_RESET = '{"version":1,"id":"r","state":"prepare","partitions":{"t":[0]}}'
 OF_NOBODY = f"{A_RESET} "
 ASKED = (None, None, None, A_RESET, OF_NOBODY, "nonsense")
-"""The data of a request for a reset."""
+"""The data from which an event draws a request for a reset; None = no request."""
 
 
 class KilledError(BaseException):
-    """The command's process is gone."""
+    """The command's process is killed."""
 
 
 class WatchedWrites:
-    """A command's connection: the world has its way around each of its writes. Beside a store, and before it."""
+    """A mixin before a store's class: calls the world before and after each write of a command."""
 
     def multi(self, ops, **options):
         return self._around(lambda: super(WatchedWrites, self).multi(ops, **options))
@@ -75,9 +75,9 @@ class _WatchedStore(WatchedWrites, GuardedStore):
 
 
 class OperatorsWorld(MemoryCluster):
-    """before_write, after_write, before_request: what the model does around each write of a command, or any request.
+    """before_write, after_write, before_request: called around each write of a command, and before each request.
 
-    forgets: whether brokers may forget what a group has committed.
+    forgets: whether brokers may forget a group's committed offsets.
     """
 
     forgets = True
@@ -111,13 +111,13 @@ class OperatorsWorld(MemoryCluster):
         return offsets
 
     def let_time_pass(self):
-        """Long enough for a group without members to be unused for a second."""
+        """Let two seconds pass: a group without members then counts as unused for a second."""
         self.ago_ms -= 2000
 
-    # what is there
+    # the state
 
     def in_zookeeper(self, group, tp):
-        """The number as it stands, whatever it is worth."""
+        """Return the offset in the znode, even if it is of an earlier topic."""
         path = OffsetPath(group, *tp).path
         return None if self.store.exists(path) is None else int(self.store.get_data(path).data)
 
@@ -126,7 +126,7 @@ class OperatorsWorld(MemoryCluster):
         return None if kept is None else kept.offset
 
     def position_in_zookeeper(self, group, tp):
-        """Return where a member goes on; None if nothing that counts is committed."""
+        """Return the offset from which a member continues; None if no committed offset counts."""
         path = OffsetPath(group, *tp).path
         znode = None if self.store.exists(path) is None else self.store.get_data(path)
         return judge(written_in_zookeeper(path, znode), self._origin(tp)).position
@@ -139,11 +139,11 @@ class OperatorsWorld(MemoryCluster):
         return read_topic_origins(self.store, [tp.topic]).get(tp.topic)
 
     def numbers(self):
-        """{(side, group, partition): what stands there}."""
+        """Return {(side, group, partition): the stored offset or None}."""
         read = {"zookeeper": self.in_zookeeper, "kafka": self.in_kafka}
         return {(side, g, tp): read[side](g, tp) for side in read for g in GROUPS for tp in PARTITIONS}
 
-    # what happens
+    # events
 
     def commit_in_zookeeper(self, group, tp, offset):
         path = OffsetPath(group, *tp).path
@@ -154,18 +154,18 @@ class OperatorsWorld(MemoryCluster):
         self.consumed[group, tp] = max(offset, self.consumed.get((group, tp), 0))
 
     def commit_in_kafka(self, group, tp, offset, *, is_own=True):
-        """As a newer consumer does, which marks nothing; is_own: it is this group's, and no experiment."""
+        """Commit to Kafka without our mark, as a newer consumer does. is_own: it is the group's, no experiment."""
         self.kafka[group].kept[tp] = KafkaOffset(offset)
         if is_own:
             self.consumed_by_newer[group, tp] = offset
 
     def frontier(self, group, tp):
-        """Return the first offset not consumed and not deleted: no member may begin behind it."""
+        """Return the first offset not consumed and not deleted: no member may begin after it."""
         begin = self.logs[tp][0] if tp in self.logs else 0
         return max(self.consumed[group, tp], self.consumed_by_newer.get((group, tp), 0), begin)
 
     def ghost_owns(self, group, tp):
-        """An owner that no session holds; somebody deletes it before a member comes."""
+        """Create a persistent owner znode; it is deleted before a member joins."""
         path = OwnerPath(group, *tp).path
         if group not in self.members and self.store.exists(path) is None:
             self.put(path, f"{group}_ghost-0")
@@ -181,7 +181,7 @@ class OperatorsWorld(MemoryCluster):
             self._divide()
 
     def _divide(self):
-        """Have each group's member own all partitions that there are, and no other."""
+        """Let each group's member own all existing partitions, and no other."""
         for group, store in self.members.items():
             for tp in PARTITIONS:
                 path = OwnerPath(group, *tp).path
@@ -192,7 +192,7 @@ class OperatorsWorld(MemoryCluster):
                     self.put(path, f"{group}_m-0", store=store, ephemeral=True)
 
     def _request_of(self, group):
-        """The reset that is asked for; None if there is none that can be read."""
+        """Return the group's request for a reset; None if there is none, or if it is unreadable."""
         path = request_path(group)
         if self.store.exists(path) is None:
             return None
@@ -204,7 +204,7 @@ class OperatorsWorld(MemoryCluster):
         return None if request is None else request.state
 
     def answer_request(self, group):
-        """Let the group's member answer a reset as it stands. Returns: the partitions that it holds still."""
+        """Let the group's member answer the present state of a reset. Returns: the partitions that it holds."""
         store, request = self.members.get(group), self._request_of(group)
         if store is None or request is None:
             return set()
@@ -230,7 +230,7 @@ class OperatorsWorld(MemoryCluster):
             self.members.pop(group).close()
 
     def ask_for_reset(self, group, data):
-        """Write another operator's `offsets reset --live`, or one that no client ends; None removes it."""
+        """Write a request for a live reset: another operator's, or a persistent one; None deletes it."""
         path = f"/consumers/{group}/requests/reset"
         if self.store.exists(path) is not None:
             self.store.delete(path)
@@ -238,12 +238,12 @@ class OperatorsWorld(MemoryCluster):
             self.put(path, data, store=self.other_operator, ephemeral=data != OF_NOBODY)
 
     def drop_topic(self, topic):
-        """Delete it for good, until somebody makes it anew."""
+        """Delete a topic; it stays deleted until make_anew()."""
         self.drop(topic)
         for tp in [tp for tp in PARTITIONS if tp.topic == topic]:
             self.logs.pop(tp, None)
             for group in GROUPS:
-                # brokers drop the offsets of a topic that is deleted; those with our mark may come back in a race
+                # brokers delete the offsets of a deleted topic; in a race, offsets with our mark may come back
                 self.kafka[group].kept.pop(tp, None)
                 self.consumed[group, tp] = self.consumed_by_newer[group, tp] = 0
         self._divide()
