@@ -1,8 +1,7 @@
-"""Runs the tests in tiers: quick ones first, then whatever this machine can start.
+"""Runs the tests in tiers: quick tests first, then tests with servers that this machine can start.
 
-`pytest` alone runs what is quick and needs nothing; a path, a marker expression or --all-tiers runs what it
-names. What cannot run is skipped with its reason, and with CI set that fails the run: there, everything must
-be able to run.
+`pytest` alone runs quick tests that need no server; a path, a marker expression or --all-tiers selects others. A test
+that cannot run is skipped with the reason. With CI set, such a skip fails the run, because CI must be able to run all.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ from tests.support.tiers import (
 TESTS = Path(__file__).parent
 IN_CI = bool(os.environ.get("CI"))
 
-# how long it takes to make an example says how busy the machine is
+# no deadline: the time to generate an example depends on how busy the machine is
 hypothesis.settings.register_profile(
     "developer", deadline=None, database=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
 )
@@ -52,14 +51,14 @@ tier_key = pytest.StashKey[str]()
 
 @pytest.fixture(scope="session")
 def programs() -> Generator[JvmPrograms]:
-    """The Java programs of all tiers, in one folder: each compiler takes as long as it takes to start a broker."""
+    """The Java programs of all tiers, compiled once: a compiler takes as long as the start of a broker."""
     with tempfile.TemporaryDirectory(prefix="jvm-programs-") as folder:
         yield JvmPrograms(Path(folder))
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _only_topics_of_tests() -> Generator[None]:
-    """Nothing that reads creates a topic, in any tier: each cluster is looked at when it is closed."""
+    """Check, when each cluster closes, in any tier, that no read has created a topic."""
     with no_topic_but_those_of_tests():
         yield
 
@@ -72,16 +71,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     hypothesis.settings.load_profile("ci" if IN_CI else "developer")
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        # a shell starts what runs in the background so, and the programs under test would inherit it
+        # a shell ignores SIGINT in background processes, and the programs under test would inherit that
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    # Spark starts its Python workers, and finds its address, by the environment
+    # Spark takes the interpreter of its Python workers, and its address, from the environment
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     config.pluginmanager.register(TierRun(config), "tiers")
 
 
 class TierRun:
-    """One run of the tests: the tier of each test, what stopped it, how it went, what it left behind."""
+    """One test run: the tier of each test, the reasons of skips, the results, and the leftovers."""
 
     def __init__(self, config: pytest.Config) -> None:
         self.config = config
@@ -89,11 +88,11 @@ class TierRun:
         self.not_selected = 0
         self.not_long = 0
         self.unavailable: dict[str, str] = {}
-        """marker -> why its servers are not available, once one test has found out."""
+        """{marker: why its servers are not available}, once a test has found out."""
         self.left: list[str] = []
         self.mark = uuid.uuid4().hex
         os.environ[leaks.MARK] = self.mark
-        # One folder for everything temporary: what a test forgets is found, and goes away with the run.
+        # One folder for all temporary files: the run reports files that a test has left, and deletes them.
         self.folder = Path(tempfile.mkdtemp(prefix="legacy-consumer-tests-"))
         os.environ["TMPDIR"] = str(self.folder)
         tempfile.tempdir = None
@@ -105,7 +104,7 @@ class TierRun:
     def pytest_make_collect_report(
         self, collector: pytest.Collector
     ) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
-        """A file whose tests decode is skipped where the native decoder is not built."""
+        """Skip a file whose tests need the native decoder if the decoder is not built."""
         report = yield
         if not report.passed and DECODER in str(report.longrepr) and (problem := decoder_problem()):
             self.results[tier_of(collector.path, TESTS)].missing[problem] += 1

@@ -1,9 +1,9 @@
-"""Runs every tier in two lanes, side by side, for most tests with servers wait more than they work.
+"""Runs every tier in two lanes at the same time, because most tests with servers wait more than they work.
 
     python -m tests.lanes [--quick] [PYTEST OPTIONS]
 
-The tiers that need nothing come first; if one of them fails, no server is started. --quick stops there. Each lane is a
-pytest of its own, with servers of its own. The first shows its progress; what the second printed follows when both
+The tiers that need no server come first; if one of them fails, no server is started. --quick ends after them. Each lane
+is a separate pytest with its own servers. The first lane shows its progress; the output of the second follows when both
 have ended.
 """
 
@@ -19,15 +19,15 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 QUICK_LANES = (("unit/legacy_consumer/member", "unit/legacy_consumer/fetching"), ("unit", "simulation"))
-"""The tiers that need nothing: folders of tests/. The unit tests are divided so that both lanes take as long."""
+"""The folders of tests/ that need no server. The unit tests are divided so that both lanes take equally long."""
 LANES = (("contract", "integration"), ("chaos", "interop", "spark", "containers"))
 NOTHING_SELECTED = 5
-"""pytest's exit code where a -k or a -m leaves no test of a lane."""
+"""pytest's exit code if -k or -m leaves no test of a lane."""
 _COUNT = re.compile(r"(\d+) (passed|failed|skipped|errors?|xfailed)\b")
 
 
 class Lane:
-    """One pytest over some folders. Its output goes to a file, and to the terminal as well if it is shown."""
+    """One pytest over some folders. Its output goes to a file, and to the terminal too if it is shown."""
 
     def __init__(self, paths: list[str], options: list[str]) -> None:
         self.log = ROOT / "build" / f"{paths[0].replace('/', '-')}.log"
@@ -37,7 +37,7 @@ class Lane:
             self._process = subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT)
 
     def wait(self, *, shown: bool) -> bool:
-        """Wait for its end, and show meanwhile what it prints. Returns: whether it went well."""
+        """Wait until pytest has ended. shown: print its output meanwhile. Returns: whether no test failed."""
         with self.log.open("rb") as output:
             while True:
                 ended = self._process.poll() is not None
@@ -50,26 +50,26 @@ class Lane:
                     self._process.wait(0.2)
 
     def end(self) -> None:
-        """Have it end as Ctrl-C would."""
+        """End pytest as Ctrl-C does."""
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGINT)
             self._process.wait()
 
     def counts(self) -> Counter[str]:
-        """The numbers of pytest's last line, behind which a thread of librdkafka may have written another."""
+        """Return the numbers of pytest's last line; a thread of librdkafka may have written other lines after it."""
         lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()
         found = _COUNT.findall(next((line for line in reversed(lines) if line.startswith("==")), ""))
         return Counter({word.rstrip("s") if word.startswith("error") else word: int(number) for number, word in found})
 
 
 def paths_of(folders: tuple[str, ...], lanes: tuple[tuple[str, ...], ...]) -> list[str]:
-    """What a pytest is told, to run these folders without what another of the lanes has of them."""
+    """Return pytest's arguments to run these folders without the subfolders of another lane."""
     inside = [other for lane in lanes for other in lane if any(other.startswith(f"{folder}/") for folder in folders)]
     return [*(f"tests/{folder}" for folder in folders), *(f"--ignore=tests/{other}" for other in inside)]
 
 
 def side_by_side(lanes: list[Lane], folders: tuple[tuple[str, ...], ...], options: list[str]) -> bool:
-    """Run a pytest for each group of folders at the same time, and add each to the lanes. Returns: all went well."""
+    """Run a pytest for each group of folders at the same time, and add each to lanes. Returns: whether none failed."""
     print(f"\nside by side: {'; '.join(', '.join(lane) for lane in folders)}", flush=True)
     first = len(lanes)
     for lane_folders in folders:
@@ -82,7 +82,7 @@ def side_by_side(lanes: list[Lane], folders: tuple[tuple[str, ...], ...], option
 
 
 def main(options: list[str]) -> int:
-    """Run all; the last line has the sums of all lanes."""
+    """Run all lanes, and print the sums of all as the last line. Returns: the exit code."""
     quick = "--quick" in options
     options = [option for option in options if option != "--quick"]
     lanes: list[Lane] = []

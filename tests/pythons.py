@@ -1,10 +1,10 @@
-"""Runs worlds and every command's help on each Python that pyproject.toml declares, but for .venv's.
+"""Runs simulated worlds and every command's help on each Python that pyproject.toml declares, except .venv's.
 
     python tests/pythons.py [VERSION ...]
 
-The oldest and the newest of them that this machine has, and a Python that is named, also run the unit tests. Each gets
-an environment of its own, build/python-VERSION, which is kept until pyproject.toml or constraints.txt changes. A Python
-that this machine does not have is named as skipped; with CI set it fails the run, but for RARE.
+The oldest and the newest of them on this machine, and each named Python, also run the unit tests. Each Python gets its
+own environment, build/python-VERSION, which is kept until pyproject.toml or constraints.txt changes. A Python that this
+machine does not have is reported as skipped; with CI set it fails the run, except those in RARE.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ ROOT = Path(__file__).resolve().parent.parent
 DECLARED = (ROOT / "pyproject.toml", ROOT / "constraints.txt")
 OWN = "{}.{}".format(*sys.version_info[:2])
 RARE = frozenset({"3.14"})
-"""Few distributions have these yet, so CI runs them only where they are."""
+"""Versions that few distributions have yet: CI runs them only where they are installed."""
 _STEP_S = 1800
 _WORLDS = 400
-"""Pythons differ in which handler an exception finds that strikes a thread in the middle of a loop."""
+"""The number of worlds to run: Pythons differ in the handler of an exception that interrupts a thread in a loop."""
 _UNIT_TIER = {"the unit tier": ["-m", "pytest", "tests/unit", "-q", "-p", "no:cacheprovider", "-m", "not slow"]}
 _QUICK_STEPS = {
     "the simulation": ["-m", "tests.simulation", "--seeds", str(_WORLDS)],
@@ -34,13 +34,13 @@ _QUICK_STEPS = {
 
 
 def declared_versions() -> list[str]:
-    """The versions that the package's classifiers name, oldest first."""
+    """Return the versions that the package's classifiers name, oldest first."""
     text = DECLARED[0].read_text(encoding="utf-8")
     return re.findall(r'"Programming Language :: Python :: (3\.\d+)"', text)
 
 
 def find_python(version: str) -> str | None:
-    """An interpreter of this version: on PATH, or the newest of pyenv's; None if there is none that starts."""
+    """Return an interpreter of this version that starts: on PATH, or the newest of pyenv's; None without one."""
     pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
     kept = sorted(pyenv.glob(f"{version}.*/bin/python"), key=lambda path: int(path.parts[-3].rpartition(".")[2]))
     for candidate in (shutil.which(f"python{version}"), *map(str, reversed(kept))):
@@ -50,7 +50,7 @@ def find_python(version: str) -> str | None:
 
 
 def environment_of(version: str, python: str) -> Path:
-    """The interpreter of an environment with everything that the tests need."""
+    """Install an environment with everything that the tests need. Returns: its interpreter."""
     folder = ROOT / "build" / f"python-{version}"
     stamp, inside = folder / "installed", folder / "bin" / "python"
     quiet = ("--quiet", "--disable-pip-version-check", "--no-input", "--no-compile")
@@ -59,14 +59,14 @@ def environment_of(version: str, python: str) -> Path:
         subprocess.run([python, "-m", "venv", "--clear", str(folder)], check=True)
         subprocess.run([*pip, "-c", "constraints.txt", "-e", ".[test]"], cwd=ROOT, check=True)
         stamp.touch()
-    # built once, by `make`, for every Python
+    # `make` builds the wheel once for every Python
     for wheel in (ROOT / "build" / "native" / "wheels").glob("*.whl"):
         subprocess.run([*pip, "--no-deps", "--force-reinstall", str(wheel)], check=True)
     return inside
 
 
 def run_in(inside: Path | None, steps: Mapping[str, Sequence[str]]) -> tuple[str, str]:
-    """(verdict, what the tests printed) for one environment. The verdict is passed, failed or skipped, and why."""
+    """Run the steps in one environment. Returns: (passed, failed or skipped, with a reason; a failed step's output)."""
     if inside is None:
         return "skipped: it is neither on PATH nor in pyenv", ""
     told = []
@@ -79,10 +79,10 @@ def run_in(inside: Path | None, steps: Mapping[str, Sequence[str]]) -> tuple[str
 
 
 def main(versions: list[str]) -> int:
-    """Run on each version; 1 if one failed, or could not run in CI."""
+    """Run on each version. Returns: 1 if one failed, or could not run in CI; else 0."""
     wanted = versions or [version for version in declared_versions() if version != OWN]
     pythons = {version: find_python(version) for version in wanted}
-    # one after the other: each writes the package's own metadata into this folder
+    # one after the other: each installation writes the package's metadata into this folder
     inside = [python and environment_of(version, python) for version, python in pythons.items()]
     found = [one for one in inside if one is not None]
     whole = found if versions else [*found[:1], *found[-1:]]

@@ -1,4 +1,4 @@
-"""Whether all that judge a group say the same of every partition.
+"""Checks that all judges of a group agree about every partition.
 
 These are: describe, verify, the doctor, the plan of a reset, a member that reads its offsets, and Spark.
 """
@@ -24,7 +24,11 @@ OUTSIDE = {
 
 
 def check_agreement(cluster, group):
-    """cluster: a MemoryCluster with static members; topics of the group's offsets may be gone. Returns: the rows."""
+    """Check that all judges agree about the group.
+
+    cluster: a MemoryCluster with static members; topics of the group's offsets may be deleted.
+    Returns: {partition: describe's row}.
+    """
     if cluster.store.exists(GroupPath(group).path) is None:
         return {}
     described = json.loads(cluster.run("groups", "describe", group, "--json").out)
@@ -105,7 +109,7 @@ def _owners_agree(cluster, group, described, found, named):
 
 
 def _commanded(text):
-    """{topic:partition} that the commands of a finding name."""
+    """Return the "topic:partition" that the commands of a finding name."""
     places = set()
     for word in text.split():
         if word.startswith("--topic="):

@@ -1,4 +1,4 @@
-"""Groups for assignors, from cases as `legacy-consumer assign --coordination kafka` reads them, and what they give."""
+"""Groups for assignors, from cases as `legacy-consumer assign --coordination kafka` reads them, and their results."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def owned_by(member: Mapping[str, Any]) -> tuple[TopicPartition, ...]:
 
 
 def subscriptions_of(case: Case, user_data: Mapping[str, str], *, tells_owned: bool) -> dict[str, Subscription]:
-    """As Java's members would tell them; tells_owned: cooperative members, in their subscriptions."""
+    """Return the subscriptions that Java members would send. tells_owned: with owned partitions (cooperative)."""
     return {
         name: Subscription(
             tuple(member["topics"]),
@@ -43,7 +43,7 @@ def subscriptions_of(case: Case, user_data: Mapping[str, str], *, tells_owned: b
 
 
 def divide(assignor: Assignor, cluster: Cluster, subscriptions: Mapping[str, Subscription]) -> dict[str, str]:
-    """{"topic/partition": member} of an eager group."""
+    """Return {"topic/partition": member} of an eager group."""
     return holders(divide_group(assignor, RebalanceProtocol.EAGER, cluster, subscriptions))
 
 
@@ -56,5 +56,5 @@ def unevenness(answer: Mapping[str, str]) -> int:
 
 
 def kept(case: Case, answer: Mapping[str, str]) -> int:
-    """Return how many partitions are with the member that says it has them."""
+    """Return how many partitions stay with a member that says it owns them."""
     return sum(answer.get(str(tp)) == name for name, member in case["members"].items() for tp in owned_by(member))

@@ -1,4 +1,4 @@
-"""The tables of docs/assignors.md, made from the code: `python -m tests.support.assignor_tables` writes them anew."""
+"""The tables of docs/assignors.md, made from the code: `python -m tests.support.assignor_tables` updates them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Shares = Mapping[str, Sequence[TopicPartition]]
 
 
 class Group:
-    """A coordinated group that goes from generation to generation."""
+    """A coordinated group; each rebalance() is its next generation."""
 
     def __init__(self, strategy: str) -> None:
         self._strategy = strategy
@@ -33,10 +33,10 @@ class Group:
         self._generation = 0
 
     def rebalance(self, members: Sequence[str]) -> Shares:
-        """The next generation, of these members."""
+        """Compute the next generation, of these members. Returns: their shares."""
         old, self._members = self._members, {}
         for place, name in enumerate(members):
-            # with failover a is to be active, then b
+            # with failover, a must be active first, then b
             properties = {"assignment.consumer.priority": str(100 - place)}
             self._members[name] = old.get(name) or make_assignor(self._strategy, properties)
         topics = tuple(TOPICS)
@@ -56,7 +56,7 @@ class Group:
 
 
 def classic(strategy: str, members: Sequence[str]) -> Shares:
-    """A group of classic members, one thread each."""
+    """Return the shares in a group of classic members with one thread each."""
     registration = ConsumerRegistration(
         pattern=SubscriptionPattern.STATIC, subscription=tuple((topic, 1) for topic in TOPICS), timestamp_ms=0
     )
@@ -68,7 +68,7 @@ def classic(strategy: str, members: Sequence[str]) -> Shares:
 
 
 def columns_of(strategy: str) -> dict[str, Shares]:
-    """{heading: shares}: three members, then one leaves or one joins."""
+    """Return {heading: shares}: three members, then one leaves or one joins."""
     coordination, _, word = strategy.partition(" ")
     if coordination == "classic":
         return {
@@ -99,7 +99,7 @@ def table(strategy: str) -> str:
 
 
 def summary() -> str:
-    """Return how many partitions members lose that stay."""
+    """Return the table of how many partitions remaining members lose."""
     lines = ["| strategy | a leaves: b and c lose | d joins: a, b and c lose |", "| --- | --- | --- |"]
     for strategy in strategies():
         columns = list(columns_of(strategy).values())
@@ -116,13 +116,13 @@ def _lost(before: Shares, after: Shares) -> int:
 
 
 def _shown(share: Sequence[TopicPartition]) -> str:
-    """`s/0 1, t/2`."""
+    """Return a share as text, such as `s/0 1, t/2`."""
     topics = groupby(sorted(share), lambda tp: tp.topic)
     return ", ".join(f"{topic}/" + " ".join(str(tp.partition) for tp in some) for topic, some in topics) or "nothing"
 
 
 def written(text: str) -> str:
-    """The document with its tables as the code has them."""
+    """Return the document's text with the tables that the code gives."""
     made = {"summary": summary(), **{strategy: table(strategy) for strategy in strategies()}}
     for name, lines in made.items():
         text, count = re.subn(

@@ -1,4 +1,4 @@
-"""Something that happens at one line of the library, as what a signal handler does on the thread it interrupts."""
+"""Calls a function at one line of the library, as a signal handler interrupts a thread there."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ import legacy_consumer
 from tests.support import fake_kafka
 
 LIBRARY = (f"{Path(legacy_consumer.__file__).parent}/", fake_kafka.__file__)
-"""Not what stands beside it: a fake ZooKeeper that asks a fake clock is not interrupted in the midst of a request."""
+"""The files whose lines count. Not other test code: a fake ZooKeeper is not interrupted in the middle of a request."""
 
 
 class AtLine:
-    """Calls something once, when this thread is about to execute the n-th of its lines in the library.
+    """A context manager that calls a function once, when this thread is about to execute its n-th line in the library.
 
-    library: the beginnings of the files whose lines count.
+    library: prefixes of the paths of files whose lines count.
     """
 
     def __init__(self, line, call, library=LIBRARY):
@@ -41,7 +41,7 @@ class AtLine:
     def _trace(self, frame, event, _):
         filename = frame.f_code.co_filename
         if self.struck or filename == __file__ or not filename.startswith(self.library):
-            # at its own lines, in __exit__, the call under test has returned already
+            # at lines of this file, in __exit__, the call under test has already returned
             return None
         if event == "line" and not _leaves_a_with(frame):
             self._pass(filename, frame.f_lineno)
@@ -55,13 +55,13 @@ class AtLine:
 
 
 class AfterCall(AtLine):
-    """As AtLine, when the n-th call that the library makes has returned and its result is not kept yet.
+    """Like AtLine, but calls the function when the n-th call of the library has returned, before its result is stored.
 
-    CPython looks for a signal there. A line is too coarse to see it: `if not lock.acquire():` is one.
+    CPython checks for signals there. A line is too coarse for that: `if not lock.acquire():` is one line.
     """
 
     def __enter__(self):
-        # Python 3.12 traces instructions only if some frame asked for it before
+        # Python 3.12 traces instructions only if a frame has asked for that before
         sys._getframe().f_trace_opcodes = True
         return super().__enter__()
 
@@ -75,11 +75,11 @@ class AfterCall(AtLine):
         def trace(frame, event, _):
             nonlocal called_at
             if event == "exception":
-                # the call did not return; Python 3.10 looks for signals there, too, and no code of ours can help it
+                # the call did not return; Python 3.10 checks for signals there too, and our code cannot prevent harm
                 called_at = None
-            # Python closes an unused generator with an instruction that has no line, and swallows what is raised there
+            # Python closes an unused generator with an instruction that has no line, and ignores errors raised there
             if event == "opcode" and not self.struck and frame.f_lineno is not None:
-                # the interpreter raises in the call; behind the last one of a try or a with this would be outside of it
+                # the interpreter raises inside the call; after the last call of a try or with, this would be outside it
                 if called_at is not None and _handler(code, called_at) == _handler(code, frame.f_lasti):
                     self._pass(filename, frame.f_lineno)
                 is_call = opcode.opname[code.co_code[frame.f_lasti]].startswith("CALL")
@@ -93,7 +93,7 @@ class AfterCall(AtLine):
 
 
 class PassedLines(AtLine):
-    """Strikes nowhere, and notes which lines this thread executes."""
+    """Calls nothing, and records the lines that this thread executes."""
 
     def __init__(self, library=LIBRARY):
         super().__init__(0, None, library)
@@ -103,55 +103,58 @@ class PassedLines(AtLine):
         self._passed.append((filename, line))
 
     def first_times(self, most):
-        """Where to strike so that each line is met the first so many times: numbers for AtLine, and one behind all."""
+        """Yield numbers for AtLine: the first `most` executions of each line, then all numbers after the last line."""
         times = Counter()
         for number, place in enumerate(self._passed):
             times[place] += 1
             if times[place] <= most:
                 yield number
-        # a strike changes what follows: the lines of that are counted from here on
+        # an interruption changes the lines that follow: these are counted from here on
         yield from itertools.count(len(self._passed))
 
 
 def interrupt():
-    """As Ctrl-C does."""
+    """Raise KeyboardInterrupt, as Ctrl-C does."""
     raise KeyboardInterrupt
 
 
 class TimeLimitError(Exception):
-    """As the soft time limit of a task queue, which a user's code catches to go on."""
+    """Like the soft time limit of a task queue, which the user's code catches and then continues."""
 
 
 def time_is_over():
-    """As such a task queue does."""
+    """Raise TimeLimitError, as such a task queue does."""
     raise TimeLimitError
 
 
 def forget_unstarted_threads():
-    """Take those out of threading's list that an exception struck in start(): it would keep them for ever.
+    """Remove threads whose start() was interrupted from threading's list, which would keep them for ever.
 
-    For the end of a test, when none is about to begin.
+    Call it at the end of a test, when no thread is about to start.
     """
     for thread in list(threading._limbo):
         threading._limbo.pop(thread, None)
 
 
 def _handler(code, at):
-    """Where an exception goes on that is raised there. Up to Python 3.10 the interpreter keeps that elsewhere."""
+    """Return the handler of an exception raised at this instruction; None without one, and up to Python 3.10."""
     if sys.version_info < (3, 11):
         return None
     return next((entry.target for entry in dis._parse_exception_table(code) if entry.start <= at < entry.end), None)
 
 
 _LEAVING = ("LOAD_CONST", "SWAP", "ROT_TWO", "PUSH_EXC_INFO", "WITH_EXCEPT_START")
-"""With which instruction it begins: behind the body, behind a return on some Python, and behind an exception."""
+"""The first instruction of leaving a with: after the body, after a return in some Pythons, after an exception."""
 _known = {}
 
 
 def _leaves_a_with(frame):
-    """The interpreter looks for no signal between the end of a with statement's body, or its error, and __exit__."""
+    """Return whether the frame is about to leave a with statement.
+
+    The interpreter checks for no signal between the end of the body, or its error, and __exit__.
+    """
     code = frame.f_code
-    # both are asked for at each line of many runs
+    # a cache, because this runs at each line of many tests
     where = (code.co_filename, code.co_firstlineno, code.co_name, frame.f_lasti)
     if where not in _known:
         line = linecache.getline(code.co_filename, frame.f_lineno)

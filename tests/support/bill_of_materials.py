@@ -1,6 +1,6 @@
-"""python -m tests.support.bill_of_materials FILE: does a bill of materials (CycloneDX) name what is deployed, no more?
+"""python -m tests.support.bill_of_materials FILE: check a bill of materials (CycloneDX) against the deployed packages.
 
-What is deployed is pinned in requirements-deploy.txt, and asked for by the package's own requirements.
+The deployed packages are pinned in requirements-deploy.txt; the package's own requirements ask for them.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ HASH = re.compile(r"--hash=sha256:[0-9a-f]{64}\b")
 
 
 def pinned_entries(text=None):
-    """{requirement: its hashes}, as the file has them."""
+    """Return {requirement: its hashes} of the pins."""
     text = PINS.read_text(encoding="utf-8") if text is None else text
     entries = re.split(r"\n(?=\w)", re.sub(r"(?m)^#.*\n", "", text).strip())
     return {Requirement(entry.partition("--hash")[0].rstrip(" \\\n")): HASH.findall(entry) for entry in entries}
 
 
 def deployed(python=None):
-    """{package: version} on a Python such as "3.11", by default this one."""
+    """Return {package: version} for a Python such as "3.11", by default the running one."""
     python = python or f"{sys.version_info.major}.{sys.version_info.minor}"
     return {
         canonicalize_name(one.name): str(one.specifier).removeprefix("==")
@@ -37,11 +37,11 @@ def deployed(python=None):
 
 
 def differences(bill, wanted):
-    """Return the differences of a loaded bill, a line each: what is missing, extra, or of another version."""
+    """Yield a line for each package that the bill lacks, adds, or has in another version."""
     told = {canonicalize_name(one["name"]): one.get("version") for one in bill.get("components", [])}
     if canonicalize_name(bill.get("metadata", {}).get("component", {}).get("name", "")) != PACKAGE:
         yield f"it is not the bill of {PACKAGE}"
-    # the package itself may stand among the components, too
+    # the package itself may be among the components, too
     told.pop(PACKAGE, None)
     for name in sorted(told.keys() | wanted.keys()):
         if told.get(name) != wanted.get(name):

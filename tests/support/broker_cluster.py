@@ -1,4 +1,4 @@
-"""A broker of any version as its tests see it: topics of their own, producers that speak to it, consumers that join."""
+"""A broker of any version for tests: each test creates its own topics, produces to them, and joins with consumers."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from tests.support.zk_history import ZkHistory
 from zk_layout.kazoo_store import KazooStore
 
 FORMATS = {"0.8.2.2": (0,), "0.10.2.2": (0, 1), "1.1.1": (0, 1, 2), "2.8.2": (0, 1, 2), "3.9.1": (2,)}
-"""The message formats that each broker writes. From 3.0 on message.format.version has no effect any more."""
+"""{version: the message formats that the broker can write}. From 3.0 on message.format.version has no effect."""
 FORMAT_VERSIONS = {0: "0.9.0", 1: "0.10.0", 2: "0.11.0"}
-"""message.format.version of each format."""
+"""{format: its message.format.version}."""
 CODECS = {version: ("gzip", "snappy", "lz4", *(("zstd",) if version >= "2" else ())) for version in KAFKA_VERSIONS}
 CODEC_BITS = {"gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 
@@ -38,7 +38,7 @@ LARGEST_MESSAGE_BYTES = 4_000_000
 _PROPERTIES = {
     "message.max.bytes": str(LARGEST_MESSAGE_BYTES),
     "replica.fetch.max.bytes": str(2 * LARGEST_MESSAGE_BYTES),
-    # 0.8.2.2 does not clean unless it is told to; and no version waits 15 s between two looks
+    # 0.8.2.2 cleans only with this setting; the second one shortens the 15 s between two looks, in every version
     "log.cleaner.enable": "true",
     "log.cleaner.backoff.ms": "100",
 }
@@ -46,19 +46,19 @@ _PROPERTIES = {
 
 @dataclass(frozen=True)
 class Batch:
-    """The head of a message or of a batch of messages, as it lies in a segment."""
+    """The head of a message or of a batch of messages in a segment."""
 
     offset: int
     magic: int
     codec: int
     count: int
-    """Of messages; a compressed one of an old format counts as one."""
+    """The number of messages; a compressed message of an old format counts as one."""
 
 
 class BrokerCluster:
     """One broker of a version, with the listeners that the version has.
 
-    history: everything that was ever written to its ZooKeeper, in all chroots, if that is kept.
+    history: all writes to its ZooKeeper, in all chroots; None if they are not recorded.
     """
 
     def __init__(
@@ -74,8 +74,9 @@ class BrokerCluster:
             chroot=f"/kafka-{version}",
             listeners=listeners,
             properties={**_PROPERTIES, **_tls_properties(folder), "sasl.enabled.mechanisms": "PLAIN"},
-            # The logins are the listener's. With none for ZooKeeper, Kafka takes each new connection there for a
-            # failed login, resigns as controller, and its own old znode keeps it from being controller again.
+            # The logins are for the listener. Without zookeeper.sasl.client=false, Kafka has no login for ZooKeeper,
+            # takes each new connection there for a failed login, and resigns as controller; its own old znode then
+            # keeps it from being controller again.
             flags=(f"-Djava.security.auth.login.config={_login_file(folder)}", "-Dzookeeper.sasl.client=false"),
         )
         self.store = KazooStore(ClusterConfig.load(zookeeper_connect=zookeeper.connect).zk_settings())
@@ -96,13 +97,13 @@ class BrokerCluster:
         return FORMATS[self.version][-1]
 
     def new_topic(self, partitions: int = 1, **config: str) -> str:
-        """config: topic properties, underscores for dots."""
+        """Create a topic. config: topic properties, with underscores for dots. Returns: its name."""
         name = f"t-{uuid.uuid4().hex[:8]}"
         self.kafka.create_topic(name, partitions, config={k.replace("_", "."): v for k, v in config.items()})
         return name
 
     def produce(self, topic: str, records: Iterable[Record], **settings: str | int | bool) -> int:
-        """settings: librdkafka's, underscores for dots."""
+        """Produce the records. settings: librdkafka's, with underscores for dots."""
         named = {name.replace("_", "."): value for name, value in settings.items()}
         return produce_all(
             topic, records, {**self.producer_settings, "message.max.bytes": 2 * LARGEST_MESSAGE_BYTES, **named}
@@ -122,7 +123,7 @@ class BrokerCluster:
     def consuming(
         self, topic: str, group: str | None = None, **properties: object
     ) -> Iterator[tuple[ConsumerConnector, KafkaStream]]:
-        """A member with one stream of the topic."""
+        """Join as a member with one stream of the topic; leave at the end of the with block."""
         with ConsumerConnector(**self.config(group or f"g-{uuid.uuid4().hex[:8]}", **properties)) as connector:
             yield connector, connector.create_message_streams({topic: 1})[topic][0]
 
@@ -138,7 +139,7 @@ class BrokerCluster:
         return self.store.get_children(path) if self.store.exists(path) else ()
 
     def has_group(self, group: str) -> bool:
-        """Return whether anything of the group was ever written: whoever registers leaves at least /consumers/G/ids."""
+        """Return whether a client ever wrote to the group: a member leaves at least the folder /consumers/G/ids."""
         return self.store.exists(f"/consumers/{group}")
 
     def batches_on_disk(self, topic: str) -> list[Batch]:
@@ -147,12 +148,12 @@ class BrokerCluster:
         return [batch for segment in sorted(folder.glob("*.log")) for batch in _heads(segment.read_bytes())]
 
     def active_segment(self, topic: str) -> int:
-        """The first offset of the segment of partition 0 that is written to, which is not cleaned."""
+        """Return the first offset of partition 0's active segment, which the cleaner does not clean."""
         folder = self.kafka.brokers[0].data_folder / f"{topic}-0"
         return max(int(segment.stem) for segment in folder.glob("*.log"))
 
     def cleaned_up_to(self, topic: str) -> int:
-        """Return where the cleaner will go on in partition 0; 0 before its first time."""
+        """Return the offset at which the cleaner continues in partition 0; 0 before its first run."""
         checkpoint = self.kafka.brokers[0].data_folder / "cleaner-offset-checkpoint"
         if not checkpoint.exists():
             return 0
@@ -165,7 +166,7 @@ def take(stream: KafkaStream, count: int) -> list[Message]:
 
 
 def comes_no_more(stream: KafkaStream) -> bool:
-    """Come back for more, and get nothing."""
+    """Return whether the stream has no message in 0.2 s; this finishes the messages in hand."""
     return list(next(stream.batches(timeout=0.2))) == []
 
 
@@ -174,8 +175,9 @@ def tp(topic: str) -> TopicPartition:
 
 
 def _heads(data: bytes) -> Iterator[Batch]:
-    # offset 8, length 4, then CRC (formats 0 and 1) or leader epoch (2): 4, magic 1; the codec's bits stand last in
-    # the attributes, 1 byte behind it, or 2 behind the CRC; format 2 has its count of records at the head's end, 57
+    # Bytes: offset 8, length 4, then CRC (formats 0 and 1) or leader epoch (2) 4, magic 1. The codec is in the lowest
+    # bits of the attributes: 1 byte after magic, or in format 2 the 2 bytes after the CRC. Format 2 has its count of
+    # records at byte 57.
     at = 0
     while at + 17 < len(data) and (length := int.from_bytes(data[at + 8 : at + 12], "big")):
         magic = data[at + 16]

@@ -4,7 +4,7 @@ from zk_layout.errors import NotPermittedError
 
 
 def close_owner(monkeypatch, store, tp):
-    """From now on the store tells nothing of this partition's owner znode; returns the error that it raises."""
+    """Make the store refuse reads of this partition's owner znode. Returns: the error that it raises then."""
     path = f"/consumers/g/owners/{tp.topic}/{tp.partition}"
     closed, exists_many = NotPermittedError(path), store.exists_many
 

@@ -1,4 +1,4 @@
-"""The in-memory fetcher with columns instead of message objects, as the columnar one hands them out."""
+"""The in-memory fetcher with columns instead of message objects, like the columnar fetcher's batches."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.support.scripted_broker import message
 
 
 class ColumnFetcher(FakeFetcher):
-    """The same logs as columns."""
+    """A FakeFetcher whose batches are columns."""
 
     def poll(self, max_messages, timeout_s):
         batch = super().poll(max_messages, timeout_s)

@@ -1,6 +1,6 @@
-"""A member of confluent-kafka's consumer as a process; it tells what GroupMember.java tells.
+"""A member of confluent-kafka's consumer as a process; its output has the lines of GroupMember.java.
 
-Run as `python confluent_member.py TOPIC PROPERTY=VALUE...`. The end of standard input closes it.
+Run as `python confluent_member.py TOPIC PROPERTY=VALUE...`. It ends at the end of standard input.
 """
 
 from __future__ import annotations

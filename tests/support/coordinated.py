@@ -1,7 +1,7 @@
-"""Model members of a coordinated group, and a world of one coordinator in which tests say what is lost and when.
+"""Model members of a coordinated group, and a world of one coordinator in which tests decide what is lost and when.
 
-The world carries effects out as a shell does: writes at once, replies through a queue, from which the test delivers,
-holds or loses them. A member whose reply is lost notices it as a client does: its connection breaks.
+The world carries out effects as the coordinator's shell does: writes at once, replies through a queue from which the
+test delivers, delays or drops them. A member notices a lost reply as a client does: its connection breaks.
 """
 
 from __future__ import annotations
@@ -38,10 +38,7 @@ class Phase(Enum):
 
 
 class ModelMember:
-    """A client of the coordinator, as small as it can be: joins, assigns if it leads, syncs, sends heartbeats.
-
-    calls: what its user's listener hears, as Java's consumer calls it.
-    """
+    """A minimal client of the coordinator: joins, assigns if it leads, syncs, sends heartbeats."""
 
     def __init__(
         self,
@@ -118,7 +115,7 @@ class ModelMember:
         self.member_id, self.generation, self.partitions, self.leads = "", -1, (), False
 
     def connection_lost(self):
-        """The reply that it waits for will not come: it does again what it was about."""
+        """Give up the awaited reply: join again, or send the heartbeat again."""
         self.waits_for = None
         match self.phase:
             case Phase.JOINING:
@@ -130,7 +127,7 @@ class ModelMember:
 
     def receive(self, reply_to, answer):
         if reply_to != self.waits_for:
-            return  # of a connection that it has given up
+            return  # a reply on a connection that the member has given up
         self.waits_for = None
         code = getattr(answer, "code", Code.NONE)
         if code is not Code.NONE:
@@ -228,7 +225,7 @@ class World:
                     self.replies.append((to, answer))
 
     def check_write(self, stored):
-        """Generations rise, and an assignment gives each partition to one member at most."""
+        """Check that generations rise, and that an assignment gives each partition to at most one member."""
         before = self.stored.get(stored.group)
         if before is not None:
             assert stored.generation >= before.generation
@@ -255,7 +252,7 @@ class World:
             count = None if count is None else count - 1
 
     def lose_reply(self, member):
-        """The one reply that is under way to this member never comes."""
+        """Drop the one reply on its way to this member. Returns: its answer."""
         [lost] = [reply for reply in self.replies if self.asked.get(reply[0]) is member]
         self.replies.remove(lost)
         return lost[1]
@@ -273,13 +270,13 @@ class World:
             self.deliver()
 
     def beat(self, *members):
-        """These, or all, send a heartbeat, and all that follows from it happens."""
+        """Let these members, or all, send a heartbeat; then deliver all replies."""
         for member in members or self.members:
             member.beat()
         self.deliver()
 
     def crash(self):
-        """The coordinator is lost with all that was under way; a successor reads what is stored."""
+        """End the coordinator and drop all replies on their way; a successor loads the stored records."""
         self.replies.clear()
         self.states.append("lost")
         self.coordinator = self._elected()
@@ -287,7 +284,7 @@ class World:
             self.states.append(self.group.state.value)
 
     def reconnect(self, *members):
-        """Members whose connection broke ask the successor what they were asking."""
+        """Let these members, or all, that wait for a reply send their request again to the successor."""
         for member in members or self.members:
             if member.waits_for is not None:
                 member.connection_lost()

@@ -1,4 +1,4 @@
-"""Plays conversations against our coordinator, through the bytes of Kafka's protocol and with a clock of its own."""
+"""Plays conversations against our coordinator, through the bytes of Kafka's protocol and with a fake clock."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """A seeded world around the fetcher's core: brokers, logs, searches and a decoder, without threads, sockets or bytes.
 
-A record set is three numbers: where it begins, where it ends, and the size of a batch that does not come whole. The
-world checks, at every step, what the core may do; see World.
+A record set is three numbers: its first offset, the offset after its last, and the size of a batch that does not come
+whole. The world checks at every step that the core keeps its promises; see World.
 """
 
 from __future__ import annotations
@@ -50,18 +50,18 @@ _RECORDS = struct.Struct(">qqq")
 
 
 def record_set(first, behind, cut=0):
-    """Bytes that glance() understands."""
+    """Return the bytes of a record set, for glance()."""
     return memoryview(_RECORDS.pack(first, behind, cut))
 
 
 def glance(records, position):
-    """As the decoder's."""
+    """Return (next position, size of an incomplete batch or 0), like the decoder's glance."""
     _, behind, cut = _RECORDS.unpack(records)
     return (position, cut) if cut else (max(behind, position), 0)
 
 
 class _Line:
-    """A connection to a broker, and the fetch session on it."""
+    """The broker's side of a connection, and the fetch session on it."""
 
     def __init__(self):
         self.is_open = False
@@ -74,13 +74,15 @@ class _Line:
 
 
 class World:
-    """One seed is one schedule. A promise that the core breaks is an AssertionError:
+    """The schedule of one seed. Raises AssertionError if the core breaks a promise:
 
-    each message once and in order, from where the user or a search put the partition; an error about an offset behind
-    all messages before it; one request a broker under way; a broker is connected to once in a back-off at most, and not
-    asked while it throttles; a partition rests after an error; nothing is asked that is not wanted, nor of a broker
-    that said that it does not lead; when the faults are over every partition comes to the end of its log, in bounded
-    time and a bounded number of steps.
+    - The user gets each message once and in order, from the position that the user or a search set.
+    - An error about an offset comes after all messages before that offset.
+    - At most one request is on its way to each broker.
+    - The core connects to a broker at most once in a back-off, and asks no broker that throttles.
+    - The core does not ask for a partition right after an error of it.
+    - The core asks only for assigned partitions.
+    - When the faults are over, every partition comes to the end of its log, in bounded time and steps.
     """
 
     def __init__(self, seed):
@@ -98,11 +100,11 @@ class World:
         self.down = set()
         self.mute = set()
         self.torn = set()
-        """Brokers that break off in the middle of a response."""
+        """Brokers that close the connection in the middle of a response."""
         self.slow = set()
-        """Brokers that need longer for one than a silent broker is given."""
+        """Brokers that send a response in pieces for longer than socket_timeout_s."""
         self.low_ends = {}
-        """Where new leaders of partitions believe that their logs end, for a moment."""
+        """{partition: the lower log end that its new leader reports for a moment}."""
         self.damage = 0.0
         self.lines = {}
         self.agenda = []
@@ -111,19 +113,19 @@ class World:
         self.expected = {}
         self.rests = {}
         self.moved_at = {}
-        """In which step a partition was put somewhere."""
+        """{partition: the step in which its position was last set}."""
         self.opened_at = {}
         self.throttled_until = {}
         self.session_ids = 0
         self.backlog = []
         self.told = 0
-        """Errors that concern an offset."""
+        """The number of errors about an offset that the user got."""
         self.poll_s = rng.choice((0.0, 0.0, 0.2))
-        """Users that take their time have much in the backlog while other things happen."""
+        """Seconds between two polls of the user; a slow user has a long backlog while other things happen."""
         self.steps = 0
 
     def run(self):
-        """All of it."""
+        """Run the whole schedule. Returns self."""
         self._change({tp: self.rng.choice((0, 0, EARLIEST)) for tp in self.partitions})
         for _ in range(self.rng.choice((1, 2, 2, 3, 3, 5))):
             self._fault()
@@ -170,7 +172,7 @@ class World:
             case 12:
                 self._follow(self.core.gone([broker.broker_id], self.now))
             case 13:
-                # a new epoch: its leader has every message, and does not know yet that they are committed (KIP-207)
+                # a new leader has every message, and does not know yet that they are committed (KIP-207)
                 self.leaders[tp] = broker
                 self.low_ends[tp] = self.rng.randint(self.starts[tp], self.ends[tp])
                 self._at(self.rng.choice((0.05, 0.5, 1.5)), self.low_ends.pop, tp, None)
@@ -345,7 +347,7 @@ class World:
                 answer = self._answer_for(tp, wanted, broker)
                 if answer is not None:
                     answers[tp] = answer
-                    # what was asked before the partition was put somewhere else counts no more
+                    # an answer to a request from before the position was set does not count
                     if answer.error in {-1, 29, 76, 78} and self.moved_at.get(tp, 0) < line.asked_at:
                         self.rests[tp] = self.now + BACKOFF_S
                 elif line.session_id == 0:
@@ -366,7 +368,7 @@ class World:
             return FetchedPartition(0, end, (), record_set(first, first, self.batch_bytes[tp]))
         return FetchedPartition(0, end, (), record_set(first, min(end, first + 7)))
 
-    # What the core asks for
+    # Requests of the core
 
     def _follow(self, events):
         for event in events:
@@ -384,7 +386,7 @@ class World:
                     self._obey(event)
 
     def _wait_for_the_user(self, event):
-        """Of errors about the same, one waits."""
+        """Keep the event for the user's next poll; of equal errors keep only one."""
         if isinstance(event, Failed):
             waiting = [(one.about, one.life) for one in self.backlog if isinstance(one, Failed)]
             if (event.about, event.life) in waiting:
@@ -409,7 +411,7 @@ class World:
         self._follow(self.core.leader_found(tp, leader, self.now))
 
     def _found_position(self, tp, life, position):
-        """A position inside the log stays; behind a log's end it is asked again, see positions.PositionFinder."""
+        """Keep a position inside the log; ask again if it is after the leader's low end, as PositionFinder does."""
         if self.low_ends.get(tp, position) < position:
             self._at(BACKOFF_S, self._found_position, tp, life, position)
             return
@@ -419,7 +421,7 @@ class World:
             self.expected[tp] = self.starts[tp]
 
     def _poll(self):
-        """The user takes a record set, or gets an error."""
+        """Poll as the user: take a record set, or get an error."""
         records = self.backlog.pop(0)
         if self.backlog:
             self._at(self.poll_s, self._poll)

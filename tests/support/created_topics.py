@@ -1,4 +1,4 @@
-"""Finds topics that no test created. A broker with Kafka's defaults creates a topic that it is asked about."""
+"""Finds topics that no test created. With Kafka's defaults, a broker creates a topic when a client asks about it."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from zk_layout.kazoo_store import KazooStore
 from zk_layout.settings import ZkSettings
 
 _OF_BROKERS = {"__consumer_offsets", "__transaction_state"}
-"""A question for a coordinator creates them with each setting of the broker; test_brokers_asked looks at them."""
+"""A question for a coordinator creates these topics with any setting of the broker; test_brokers_asked checks them."""
 
 
 _created: dict[str, set[str]] = defaultdict(set)
-"""{zookeeper.connect: its topics}"""
+"""{zookeeper.connect: topics that tests created}."""
 
 
 def note_topic(kafka: EmbeddedKafka, topic: str) -> None:
-    """Tell of a topic that a test creates in another way than EmbeddedKafka.create_topic."""
+    """Note a topic that a test creates without EmbeddedKafka.create_topic."""
     _created[kafka.zookeeper_connect].add(topic)
 
 
 @contextmanager
 def no_topic_but_those_of_tests() -> Iterator[None]:
-    """Meanwhile each cluster that is closed has no topic but those that a test created.
+    """In the with block, check each cluster at its close(): it has only topics that a test created.
 
-    A topic that EmbeddedKafka.delete_topic deleted may not be back. Raises: AssertionError, from close().
+    A topic that EmbeddedKafka.delete_topic deleted must not exist again. Raises: AssertionError, from close().
     """
     create, delete, close = EmbeddedKafka.create_topic, EmbeddedKafka.delete_topic, EmbeddedKafka.close
 
@@ -66,7 +66,7 @@ def no_topic_but_those_of_tests() -> Iterator[None]:
 
 
 def topics_there(connect: str) -> set[str]:
-    """Return the topics; none if no server listens any more, or none answers, as without a quorum."""
+    """Return the topics; none if no server listens any more, or if none answers, as without a quorum."""
     hosts = connect.partition("/")[0]
     if not any(accepts_connections(int(host.rpartition(":")[2])) for host in hosts.split(",") if host):
         return set()

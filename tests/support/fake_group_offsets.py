@@ -7,11 +7,10 @@ from legacy_consumer.offsets import KafkaOffset
 
 
 class FakeGroupOffsets:
-    """down:
+    """A group coordinator with faults.
 
-    how many of the next calls find no coordinator. lost: how many of the next writes get no answer, though done.
-
-    refused: partitions it does not take. untold: partitions it does not tell about.
+    down: how many of the next calls find no coordinator. lost: how many of the next writes are done without an answer.
+    refused: partitions whose commits it refuses. untold: partitions that its answers to reads lack.
     """
 
     def __init__(self):
@@ -21,7 +20,7 @@ class FakeGroupOffsets:
         self.mend()
 
     def mend(self):
-        """Everything goes through again."""
+        """End all faults, and remove the hooks before calls."""
         self.down = self.lost = 0
         self.untold, self.refused = set(), set()
         self.before_read = self.before_write = lambda: None

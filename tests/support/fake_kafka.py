@@ -1,4 +1,4 @@
-"""A cluster of logs in memory and fetchers over it, held to the promises of legacy_consumer.fetching.fetcher."""
+"""Logs in memory, and fetchers over them that keep the promises of legacy_consumer.fetching.fetcher."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class FakeMessage:
 
 class FakeBatch:
     def __init__(self, messages, placed=()):
-        """placed: the positions of partitions whose logs' ends were looked up."""
+        """placed: {partition: the position that the fetcher set}."""
         self._messages = messages
         self.next_offsets = {**dict(placed), **{message.tp: message.number + 1 for message in messages}}
 
@@ -52,14 +52,14 @@ class FakeBatch:
 
 
 class FakeKafka:
-    """Logs: {partition: number of messages}."""
+    """ends: {partition: number of messages}."""
 
     def __init__(self):
         self.ends = defaultdict(int)
         self.grown = threading.Condition()
 
     def truncate(self, tp, end):
-        """A broker that lacks the last messages has become the leader."""
+        """Cut the log, as when a broker that lacks the last messages becomes the leader."""
         with self.grown:
             self.ends[tp] = end
 
@@ -113,7 +113,7 @@ class FakeFetcher:
         return FakeBatch(messages) if messages else None
 
     def _tell_of_the_lost(self):
-        """Every other poll, so that what is not lost flows."""
+        """Raise an error about a partition without a valid position, in every other poll, so that the others flow."""
         self._has_told = not self._has_told
         for tp, position in sorted(self._positions.items()):
             if self._has_told and position == NO_POSITION:
@@ -122,7 +122,7 @@ class FakeFetcher:
                 raise OffsetOutOfRangeError(tp, position, 0, self._kafka.ends[tp])
 
     def _place_the_lost(self):
-        """A position beyond the end of its log is put to the beginning, as auto.offset.reset=smallest has it."""
+        """Move positions beyond their logs' ends to the beginning, as with auto.offset.reset=smallest."""
         ends = self._kafka.ends
         placed = {tp: 0 for tp, position in self._positions.items() if position > ends[tp]} if self._resets else {}
         self._positions.update(placed)
@@ -146,7 +146,7 @@ class FakeFetcher:
 
 class FakeFetchers:
     def __init__(self, kafka, *, resets=True):
-        """resets: whether auto.offset.reset names an end of the log."""
+        """resets: whether auto.offset.reset is smallest or largest, not none."""
         self.kafka = kafka
         self.resets = resets
         self.made = []
@@ -174,11 +174,11 @@ class FakeFetchers:
         return {tp: self.kafka.ends[tp] for tp in partitions}
 
     def at_time(self, partition, time_ms):
-        """The ends; no other time is known: every message is as old as the broker wants."""
+        """Return the log's beginning or end; None for any other time, as if no message were as new."""
         return {EARLIEST: 0, LATEST: self.kafka.ends[partition]}.get(time_ms)
 
     def before(self, partition, time_ms, most):
-        """Segments of three messages."""
+        """Return offsets as the old ListOffsets does, for segments of three messages."""
         end = self.kafka.ends[partition]
         begins = range(end - end % 3 or end, -1, -3) if time_ms == LATEST else [0]
         return [end, *(begin for begin in begins if begin < end)][:most] if time_ms == LATEST else [0]

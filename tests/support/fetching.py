@@ -1,4 +1,4 @@
-"""Polls a fetcher until it has brought what is expected, and checks what every batch promises."""
+"""Polls a fetcher until the expected messages have come, and checks that every batch keeps its promises."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PATIENCE_S = 60.0
 
 @dataclass
 class Fetched:
-    """Messages by partition in the order they came, and where each partition stands by next_offsets."""
+    """Messages by partition in the order in which they came, and each partition's last next_offsets."""
 
     messages: dict[TopicPartition, list[Message]] = field(default_factory=lambda: defaultdict(list))
     positions: dict[TopicPartition, int] = field(default_factory=dict)
@@ -38,7 +38,7 @@ def fetch(
     max_messages: int = 500,
     patience_s: float = PATIENCE_S,
 ) -> Fetched:
-    """Poll until count messages came, or until says so; fails when nothing comes for patience_s."""
+    """Poll until `count` messages have come, or until() is true; fail after patience_s."""
     fetched = Fetched()
     deadline = time.monotonic() + patience_s
     is_done = until or (lambda so_far: so_far.count >= count)
@@ -49,7 +49,7 @@ def fetch(
 
 
 def poll_into(fetched: Fetched, fetcher: Fetcher, max_messages: int = 500, timeout_s: float = 0.1) -> int:
-    """One poll; the number of messages it brought."""
+    """Poll once. Returns: the number of messages that came."""
     batch = fetcher.poll(max_messages, timeout_s)
     if batch is None:
         return 0
@@ -62,7 +62,7 @@ def poll_into(fetched: Fetched, fetcher: Fetcher, max_messages: int = 500, timeo
         last[tp] = message.offset()
         fetched.messages[tp].append(message)
     if messages:
-        # further where what follows holds no messages for the user, as the end of a transaction
+        # larger than offset + 1 if records follow that are no messages for the user, such as a transaction's end
         assert all(batch.next_offsets[tp] > offset for tp, offset in last.items())
     else:
         fetched.moves.append(dict(batch.next_offsets))
@@ -71,7 +71,7 @@ def poll_into(fetched: Fetched, fetcher: Fetcher, max_messages: int = 500, timeo
 
 
 def is_silent(fetcher: Fetcher, for_s: float = 1.0) -> bool:
-    """Return whether nothing comes for so long; there is no other way to see that something does not happen."""
+    """Return whether no message comes for for_s; only waiting can show that nothing happens."""
     fetched = Fetched()
     deadline = time.monotonic() + for_s
     while time.monotonic() < deadline:

@@ -1,7 +1,8 @@
-"""Conversations of members with a group coordinator, request by request: played against brokers and against ours.
+"""Conversations of members with a group coordinator, request by request: for brokers and for our coordinator.
 
-A conversation is a function of a player. The player sends and receives; what it logs is compared. Every request is sent
-in the versions of a family: OLD is what Kafka 1.1 speaks, NEW the newest that is spoken here (Kafka 2.3 and newer).
+A conversation is a function of a player. The player sends, receives and logs; tests compare the logs. It sends every
+request in the versions of a family: OLD has Kafka 1.1's versions, NEW the newest that we implement (Kafka 2.3 and
+newer).
 """
 
 from __future__ import annotations
@@ -23,14 +24,17 @@ NEW = {
     Api.OFFSET_COMMIT: 7, Api.OFFSET_FETCH: 5,
 }  # fmt: skip
 MIN_SESSION_MS = 3_000
-"""group.min.session.timeout.ms of the brokers that are recorded, so that a recording takes seconds."""
+"""group.min.session.timeout.ms of the recorded brokers; short, so that a recording takes seconds."""
 
 RECORDINGS = Path(__file__).parent.parent / "data" / "group_conversations"
 _NOT_COMPARED = {"throttle_ms", "host", "port", "node_id", "message"}
 
 
 class Player:
-    """Keeps each member's id and generation, and the log. Subclasses have _send, _receive, _is_waiting, pass_ms."""
+    """Plays a conversation: keeps each member's id and generation, and the log.
+
+    Subclasses have _send, _receive, _is_waiting, pass_ms.
+    """
 
     def __init__(self, family, group):
         self.family = family
@@ -45,7 +49,7 @@ class Player:
         self, who, *, protocols=("range",), protocol_type="consumer", session_ms=30_000, rebalance_ms=30_000,
         subscription=None, **row,
     ):  # fmt: skip
-        """Send it, do not wait. The subscription is the member's name if none is given."""
+        """Send a JoinGroup, and do not wait. subscription: the member's first letter if none is given."""
         offered = [{"name": name, "metadata": subscription or who[0].encode()} for name in protocols]
         fields = {
             "session_timeout_ms": session_ms, "rebalance_timeout_ms": rebalance_ms, "protocol_type": protocol_type,
@@ -54,7 +58,7 @@ class Player:
         self.send(who, Api.JOIN_GROUP, fields)
 
     def sync(self, who, assigned=(), **row):
-        """assigned: names of members that get their own name as assignment."""
+        """Send a SyncGroup, and do not wait. assigned: names of members that get their own name as assignment."""
         rows = [{"member_id": self.ids[one], "assignment": one.encode()} for one in assigned]
         self.send(who, Api.SYNC_GROUP, {**self._me(who), "assignments": rows, **row})
 
@@ -83,7 +87,7 @@ class Player:
         self.answer(who)
 
     def beat_until(self, who, code):
-        """Heartbeats until this answer, which alone is logged."""
+        """Send heartbeats until one gets this code; log only that answer."""
         while self.heartbeat(who) != code:
             self.log.pop()
             self.pass_ms(100)
@@ -111,7 +115,7 @@ class Player:
         self.log.append([who, self.asked[who].name, "waits" if self._is_waiting(who) else "is answered"])
 
     def told(self):
-        """The log with names for ids, in a form that JSON keeps."""
+        """Return the log with members' names in place of their ids, as JSON values."""
         return [[who, api, _plain(row, self._named)] for who, api, row in self.log]
 
     def _me(self, who):
@@ -136,7 +140,7 @@ def _plain(value, named):
 
 
 def read_recording(version):
-    """{conversation: log} of a Kafka version."""
+    """Return {conversation: log} of a Kafka version."""
     return json.loads(lzma.decompress((RECORDINGS / f"{version}.json.xz").read_bytes()))
 
 
@@ -149,7 +153,7 @@ def write_recording(version, told):
 
 
 def settle(p, *names, **how):
-    """These members, in one Stable generation; the first leads. Nothing of it is logged."""
+    """Bring these members into one Stable generation, which the first leads, and clear the log."""
     for place, who in enumerate(names):
         p.join(who, **how)
         if p.family is NEW and "instance_id" not in how:

@@ -1,4 +1,4 @@
-"""Members of a group over an in-memory ZooKeeper, whose turns a test takes: no threads, no waiting."""
+"""Members of a group over an in-memory ZooKeeper. The test takes their turns: no threads, no waiting."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ GROUP = "g"
 
 
 class FakeClock:
-    """A clock that stands still until it is moved."""
+    """A clock that stands still until a test moves it."""
 
     def __init__(self):
         self.now = 1000.0
@@ -35,7 +35,7 @@ class FakeClock:
 
 
 class RecordingDelivery:
-    """Notes what the coordinator asks for; in_hand names partitions whose messages a user holds."""
+    """Records the coordinator's calls. in_hand: partitions of which the user's code has messages in hand."""
 
     def __init__(self):
         self.log = []
@@ -86,7 +86,7 @@ class RecordingDelivery:
 
 
 class Member:
-    """A coordinator and everything it needs, but for the streams."""
+    """A coordinator with all its parts except streams."""
 
     def __init__(
         self,
@@ -195,7 +195,7 @@ class Group:
         raise AssertionError("the group does not settle")
 
     def pass_time(self, seconds):
-        """Move the clock on, in steps, taking turns."""
+        """Move the clock in steps, and let all members take their turns at each step."""
         end = self.clock.now + seconds
         while self.clock.now < end:
             self.settle()
@@ -204,7 +204,7 @@ class Group:
         self.settle()
 
     def owners(self, topic):
-        """{partition: owner text} as it stands in ZooKeeper."""
+        """Return {partition: text of its owner znode}."""
         path = f"/consumers/{GROUP}/owners/{topic}"
         if self.admin.exists(path) is None:
             return {}

@@ -1,4 +1,4 @@
-"""Bytes as hostile clients write them: documents, responses, lines and filters, each damaged by chance."""
+"""Bytes that hostile clients may write: documents, responses, lines and filters, each randomly damaged."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ _REGEX_PARTS = (
 
 
 def hostile_json(chance: random.Random) -> bytes:
-    """A document that once was sound, with odd values, bytes and depths in it."""
+    """Return a valid document with random odd values, bytes and depths in it."""
     return _with_a_run(hostile_version_of(chance.choice(_DOCUMENTS), chance), chance)
 
 
@@ -84,7 +84,7 @@ def _with_a_run(data: bytes, chance: random.Random) -> bytes:
 
 
 def hostile_version_of(document: object, chance: random.Random) -> bytes:
-    """The same of this document."""
+    """Return this document with random odd values, bytes and depths in it."""
     text = json.dumps(_mutated(document, chance), ensure_ascii=chance.random() < 0.8)
     data = bytearray(text.replace('"1e999"', "1e999").encode("utf-8", "surrogatepass"))
     for _ in range(chance.choice((0, 0, 0, 1, 3))):
@@ -110,7 +110,7 @@ def _mutated(value: object, chance: random.Random) -> object:
 
 
 def hostile_response(chance: random.Random) -> bytes:
-    """Numbers, strings and arrays as Kafka's protocol writes them, with odd sizes."""
+    """Return numbers, strings and arrays as Kafka's protocol writes them, with odd sizes."""
     data = bytearray()
     for _ in range(chance.randrange(1, 30)):
         match chance.randrange(5):
@@ -131,7 +131,7 @@ def hostile_response(chance: random.Random) -> bytes:
 
 
 def hostile_reply(chance: random.Random) -> bytes:
-    """Results of many operations as ZooKeeper writes them, with odd kinds and lengths."""
+    """Return results of a multi as ZooKeeper writes them, with odd kinds and lengths."""
     data = bytearray()
     for _ in range(chance.randrange(8)):
         kind = chance.choice((-1, 1, 2, 4, 5, 8, 13, 99))
@@ -148,7 +148,7 @@ def hostile_reply(chance: random.Random) -> bytes:
 
 
 def hostile_lines(chance: random.Random) -> bytes:
-    """Lines of offset files and properties, some of them damaged."""
+    """Return lines of offset files and properties, some of them damaged."""
     lines = []
     for _ in range(chance.randrange(6)):
         line = chance.choice(_LINES)
@@ -165,5 +165,5 @@ def hostile_lines(chance: random.Random) -> bytes:
 
 
 def hostile_regex(chance: random.Random) -> bytes:
-    """A wildcard as a registration may hold it."""
+    """Return a topic filter that a registration may hold."""
     return _with_a_run("".join(chance.choice(_REGEX_PARTS) for _ in range(chance.randrange(1, 8))).encode(), chance)

@@ -1,4 +1,4 @@
-"""An exception that a signal handler raises while a call waits, as Ctrl-C does."""
+"""Interrupts a waiting call by an exception of a signal handler, as Ctrl-C does."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class InterruptedTestError(Exception):
 
 
 def interrupt(call: Callable[[], object]) -> None:
-    """Call it, and interrupt it in the main thread while it waits."""
+    """Call a function in the main thread, and interrupt it while it waits."""
 
     def strike(number: int, frame: object) -> None:
         raise InterruptedTestError
@@ -32,5 +32,5 @@ def interrupt(call: Callable[[], object]) -> None:
 
 
 def interrupt_join(thread: threading.Thread) -> None:
-    """Interrupt a join() of a thread that goes on."""
+    """Interrupt a join() of a thread that does not end."""
     interrupt(lambda: thread.join(60))

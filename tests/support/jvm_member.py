@@ -1,7 +1,7 @@
-"""Members of a group as processes of their own, above all of Kafka's Scala consumer, and Kafka's tools.
+"""Members of a group as separate processes, above all of Kafka's Scala consumer, and Kafka's tools.
 
-A member tells on standard output what it does, one line each, and takes commands on standard input; the end of that
-input ends it, so that none outlives the tests. tests/interop/java/Member.java says what the lines are.
+A member writes a line to standard output for each thing that it does, and reads commands from standard input. It ends
+at the end of that input, so no member outlives the tests. tests/interop/java/Member.java describes the lines.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ PATIENCE_S = 60.0
 _STACKS = "(most recent call first):"
 """The words with which faulthandler begins the stack of each thread."""
 
-# a member lives for seconds: what the better compiler would win is not earned back
+# a member lives for seconds, too short for the slower compiler to pay off
 _BRIEF = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 _SMALL = (*_BRIEF, "-Xms32m", "-Xmx128m")
 
 
 def between_looks() -> None:
-    """The pause of a loop that looks at a condition again and again."""
+    """Pause between two checks of a condition in a loop."""
     time.sleep(0.02)
 
 
 class Consumed(NamedTuple):
-    """One message handed to a member's user, and when its line was read."""
+    """One message that a member handed out, and the time (seconds since 1970) when its line was read."""
 
     tp: TopicPartition
     offset: int
@@ -46,7 +46,7 @@ class Consumed(NamedTuple):
 
 
 class JvmPrograms:
-    """The Java programs beside these tests, compiled once for each Kafka version, inside one folder."""
+    """The Java programs of these tests, compiled once for each Kafka version, in one folder."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -55,7 +55,7 @@ class JvmPrograms:
         write_logging_files(folder, level="INFO", target="System.err")
 
     def command(self, version: str, main: str, *arguments: str) -> list[str]:
-        """Runs a main class of ours or of Kafka's on the jars of a version; logs go to standard error."""
+        """Return the command that runs a main class, ours or Kafka's, with the jars of a version; it logs to stderr."""
         jars = [self._compile(version), *kafka_jars(version)]
         return java_command(self._java, jars, main, arguments, folder=self.folder, flags=_SMALL)
 
@@ -79,7 +79,7 @@ class JvmPrograms:
 
 
 class LineProcess:
-    """A child process whose output is read line by line in a thread; what it logs goes to a file beside it."""
+    """A child process whose output a thread reads line by line; its standard error goes to the file `log`."""
 
     def __init__(self, name: str, command: Sequence[str], folder: Path, env: Mapping[str, str] | None = None) -> None:
         self.name = name
@@ -111,31 +111,31 @@ class LineProcess:
         self._process.stdin.flush()
 
     def wait_until(self, claim: Callable[[], bool], what: str, timeout_s: float = PATIENCE_S) -> None:
-        """Wait until a claim about what was read holds."""
+        """Wait until the claim holds; it is checked after each line."""
         with self._changed:
             if not self._changed.wait_for(claim, timeout_s):
                 raise AssertionError(f"{self.name}: {what} did not happen in {timeout_s:g} s\n{self.log_tail()}")
 
     def terminate(self) -> None:
-        """SIGTERM; do not wait."""
+        """Send SIGTERM; do not wait."""
         self._process.terminate()
 
     def freeze(self) -> None:
-        """SIGSTOP: alive, and deaf to everything until thaw."""
+        """Send SIGSTOP: the process stands still until thaw()."""
         self._process.send_signal(signal.SIGSTOP)
 
     def thaw(self) -> None:
-        """SIGCONT."""
+        """Send SIGCONT."""
         self._process.send_signal(signal.SIGCONT)
 
     def kill(self) -> None:
-        """SIGKILL, and wait until it is gone and everything it said is read."""
+        """Send SIGKILL, and wait until the process has ended and all its output is read."""
         if self.is_running:
             self._process.kill()
         self.await_end()
 
     def await_end(self, timeout_s: float = PATIENCE_S) -> int:
-        """Wait until it is gone and everything it said is read. Returns: its exit code."""
+        """Wait until the process has ended and all its output is read. Returns: its exit code."""
         code = self._process.wait(timeout_s)
         self._reader.join(timeout_s)
         assert self._process.stdin is not None
@@ -146,10 +146,10 @@ class LineProcess:
         return code
 
     def write_stacks(self) -> None:
-        """Have it write the stacks of its threads into its log. It must have registered SIGUSR1 with faulthandler."""
+        """Make the process write its threads' stacks to its log; it must have registered SIGUSR1 with faulthandler."""
         if self.is_running:
             self._process.send_signal(signal.SIGUSR1)
-            with contextlib.suppress(AssertionError):  # it is frozen
+            with contextlib.suppress(AssertionError):  # a frozen process writes none
                 eventually(lambda: _STACKS in self.log_text(), 5)
 
     def log_text(self) -> str:
@@ -169,14 +169,14 @@ class LineProcess:
                 self._changed.notify_all()
 
     def take(self, line: str) -> None:
-        """Called for each line, in order."""
+        """Handle one line; called for each, in order."""
 
 
 class MemberProcess(LineProcess):
-    """A member that speaks as Member.java does.
+    """A member whose lines are those of Member.java.
 
     consumed: every message handed out so far. events: [(word, text)].
-    assignments: what it computed for the whole group, newest last; of range only its own topics.
+    assignments: its assignments of the whole group, newest last; with range, only of its own topics.
     """
 
     kind = "?"
@@ -202,22 +202,22 @@ class MemberProcess(LineProcess):
                 self.consumer_id = text
 
     def has(self, word: str) -> bool:
-        """Return whether such an event was told."""
+        """Return whether the member has written an event of this word."""
         return any(told == word for told, _ in self.events)
 
     def await_event(self, word: str, timeout_s: float = PATIENCE_S) -> str:
-        """The text of the first event of this word."""
+        """Wait for an event of this word. Returns: the text of the first."""
         self.wait_until(lambda: self.has(word), f"event {word}", timeout_s)
         return next(text for told, text in self.events if told == word)
 
     def commit(self) -> None:
-        """Have it commit, and wait until it has."""
+        """Make the member commit, and wait until it has."""
         before = sum(word == "committed" for word, _ in self.events)
         self.tell("commit")
         self.wait_until(lambda: sum(word == "committed" for word, _ in self.events) > before, "a commit")
 
     def shutdown(self) -> None:
-        """Have it leave by itself; do not wait."""
+        """Make the member leave in order; do not wait."""
         self.tell("shutdown")
 
 
@@ -264,10 +264,10 @@ class JvmMember(MemberProcess):
 
 
 class ConsoleConsumer(LineProcess):
-    """kafka.tools.ConsoleConsumer with --zookeeper: what an operator types in.
+    """kafka.tools.ConsoleConsumer with --zookeeper, as operators run it.
 
-    It prints values only, so each must be `topic partition offset`. A partition without a committed offset is read from
-    its end: told to begin at the smallest offset, it refuses to join a group that has offsets.
+    It prints only values, so each value must be `topic partition offset`. It reads a partition without a committed
+    offset from the end: with the option to begin at the smallest offset, it refuses to join a group that has offsets.
     """
 
     def __init__(
@@ -300,12 +300,12 @@ class ConsoleConsumer(LineProcess):
             self.consumed.append(Consumed(tp, int(words[2]), time.time()))
 
     def shutdown(self) -> None:
-        """SIGTERM is all it knows."""
+        """Send SIGTERM: the tool reads no commands."""
         self.terminate()
 
 
 class KafkaTools(LineProcess):
-    """Kafka's own command line tools of one version, kept warm in one JVM."""
+    """Kafka's own command line tools of one version, in one JVM that runs many commands."""
 
     def __init__(self, programs: JvmPrograms, version: str) -> None:
         self.version = version

@@ -1,4 +1,4 @@
-"""One Kafka 4.1 broker without ZooKeeper (KRaft): its group coordinator is judged against, nothing else uses it."""
+"""One Kafka 4.1 broker without ZooKeeper (KRaft), only to compare our group coordinator with its coordinator."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def kraft_jars():
 
 @contextmanager
 def kraft_broker(properties):
-    """(host, port) of a broker that is its own controller; topic t has two partitions."""
+    """Run a broker that is its own controller, with a topic t of two partitions. Yields: (host, port)."""
     jars, java, taken = kraft_jars(), find_java(), set()
     port, controller = free_port(taken), free_port(taken)
     with Workspace(f"kafka-{KRAFT_VERSION}") as workspace:

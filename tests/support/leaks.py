@@ -1,7 +1,7 @@
-"""Finds what a run of the tests left behind. Reads /proc, so elsewhere than on Linux it finds nothing.
+"""Finds processes and ports that a test run left behind. Reads /proc, so it finds nothing outside Linux.
 
-Children inherit the environment, whoever adopts them later: one variable set before the first test marks
-every process that the run starts, directly or not.
+Child processes inherit the environment, also if another process adopts them later: a variable that is set before the
+first test marks every process that the run starts, directly or not.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ MARK = "LEGACY_CONSUMER_TEST_RUN"
 
 _LISTEN = "0A"
 PATIENCE = "LEGACY_CONSUMER_TEST_PATIENCE_S"
-"""By this variable a run that is meant to leave something says so, and waits no longer than that."""
+"""The environment variable with the seconds to wait, for a test run that leaves a process on purpose."""
 _ENDING_S = 30.0
-"""A process that ends with its parent takes a moment to notice the parent's end, and longer on a busy machine."""
+"""Seconds to wait by default: a process needs a moment to notice its parent's end, and longer on a busy machine."""
 
 
 def processes_left(mark: str) -> list[str]:
-    """Processes of this run that do not end by themselves in a moment: `pid command line`."""
+    """Return the processes of this run that do not end in time, as `pid command line`."""
     deadline = time.monotonic() + float(os.environ.get(PATIENCE, _ENDING_S))
     while (found := processes_of(mark)) and time.monotonic() < deadline:
         time.sleep(0.05)
@@ -31,7 +31,7 @@ def processes_left(mark: str) -> list[str]:
 
 
 def processes_of(mark: str, proc: Path = Path("/proc")) -> list[str]:
-    """Processes whose environment carries this run's mark, this one excepted."""
+    """Return the processes with this run's mark in their environment, except this process."""
     wanted = f"{MARK}={mark}".encode()
     found = []
     for folder in proc.glob("[0-9]*"):
@@ -41,16 +41,16 @@ def processes_of(mark: str, proc: Path = Path("/proc")) -> list[str]:
             if wanted in (folder / "environ").read_bytes().split(b"\0"):
                 command = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
                 found.append(f"{folder.name} {command[:160]}")
-        except OSError:  # it ended while we looked, or is someone else's
+        except OSError:  # the process has ended meanwhile, or is another user's
             continue
     return sorted(found)
 
 
 def ports_left(proc: Path = Path("/proc")) -> list[int]:
-    """Return the ports on which this very process still listens. The ports of its children go with the children."""
+    """Return the ports on which this process still listens. Ports of its children close with the children."""
     sockets = set()
     for link in (proc / "self" / "fd").glob("*"):
-        with contextlib.suppress(OSError):  # the handle that lists the folder is in the list, and gone
+        with contextlib.suppress(OSError):  # the list has the descriptor that listed it, which is closed now
             sockets.add(str(link.readlink()))
     tables = [table for name in ("tcp", "tcp6") if (table := proc / "self" / "net" / name).exists()]
     rows = [row.split() for table in tables for row in table.read_text().splitlines()[1:]]
@@ -59,7 +59,7 @@ def ports_left(proc: Path = Path("/proc")) -> list[int]:
 
 
 def end_spark() -> None:
-    """End the JVM that pyspark keeps as long as its Python process lives, lest it count as left behind."""
+    """End pyspark's JVM, which else lives as long as this process and would count as left behind."""
     context = getattr(sys.modules.get("pyspark"), "SparkContext", None)
     gateway = getattr(context, "_gateway", None)
     if gateway is None:
@@ -67,7 +67,7 @@ def end_spark() -> None:
     if context._active_spark_context is not None:
         context._active_spark_context.stop()
     gateway.shutdown()
-    gateway.proc.stdin.close()  # the JVM takes the end of its input as the end of its driver
-    with contextlib.suppress(subprocess.TimeoutExpired):  # it is then named among what is left
+    gateway.proc.stdin.close()  # the JVM ends at the end of its input
+    with contextlib.suppress(subprocess.TimeoutExpired):  # processes_left() then reports the JVM
         gateway.proc.wait(timeout=30)
     context._gateway = context._jvm = None

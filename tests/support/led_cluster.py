@@ -1,4 +1,4 @@
-"""Groups led by a member: whole connectors, all in memory."""
+"""Led groups of whole connectors, in memory."""
 
 from legacy_consumer import LedState, Phase
 from rebalance.led.records import NO_GENERATION, decode_generation, generation_path, leader_path
@@ -11,7 +11,7 @@ TPS = [TopicPartition("t", n) for n in range(6)]
 
 
 class LedCluster(MemberCluster):
-    """A topic of six partitions with twenty messages each."""
+    """A cluster with a topic of six partitions, twenty messages each, and members of a led group."""
 
     def __init__(self, **defaults):
         settings = {"group_coordination": "leader", "drain_timeout_ms": 5000, "rebalance_backoff_ms": 20}
@@ -33,12 +33,12 @@ class LedCluster(MemberCluster):
         return self.admin.exists(leader_path("g")) is not None and self.leader() == connector.consumer_id
 
     def has_heard(self, leader, *names):
-        """Return whether the leader has read what members of these names tell."""
+        """Return whether the leader has read the offers of the members of these names."""
         leadership = leader._membership._led._election._leadership
         return {f"g_{name}" for name in names} <= {one.consumer_id for one in leadership._joined.copy().values()}
 
     def await_shares(self, sizes, *connectors):
-        """Wait until each connector owns this number of partitions, all different, and none is in a rebalance."""
+        """Wait until all connectors are stable and own these numbers of partitions; check that none is owned twice."""
 
         def is_there():
             standings = {(led.state, led.generation) for led in (one.status.led for one in connectors)}
@@ -56,5 +56,5 @@ class LedCluster(MemberCluster):
 
 
 def numbers(connector):
-    """The partitions of t that it owns."""
+    """Return the numbers of the partitions that the connector owns."""
     return sorted(tp.partition for tp in connector.status.owned)

@@ -1,6 +1,6 @@
-"""Moves the start of a log, by the broker's own request for it: at once, to an exact offset, and only there.
+"""Moves the start of a log with DeleteRecords: at once, to an exact offset, and no further.
 
-Retention would get there, too, but goes on by itself while a test looks. Brokers know the request from 0.11 on.
+Retention would delete more messages during a test. Brokers know the request from 0.11 on.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _TIMEOUT_S = 30
 
 
 def delete_records(bootstrap_servers: str, tp: TopicPartition, before: int) -> None:
-    """Have the leader delete all messages before the offset: the log begins there from now on."""
+    """Make the leader delete all messages before an offset, where the log then begins."""
     client = AdminClient({"bootstrap.servers": bootstrap_servers})
     for done in client.delete_records([RdPartition(tp.topic, tp.partition, before)]).values():
         assert done.result(_TIMEOUT_S).low_watermark == before

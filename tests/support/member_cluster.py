@@ -15,7 +15,7 @@ from zk_layout.store import CreateOp, SetOp
 
 
 class RefusingStore(MemoryStore):
-    """An ACL or a quota keeps this client from writing the refused znodes, and from reading the closed ones."""
+    """A store that refuses writes of the paths in `refused` and reads of those in `closed`, as an ACL does."""
 
     refused = frozenset()
     closed = frozenset()
@@ -41,7 +41,7 @@ class RefusingStore(MemoryStore):
 class MemberCluster:
     """A cluster with these topics, {name: partitions}, and the members of one group that a test makes.
 
-    defaults: what every member is configured with; a connector's own properties go before them.
+    defaults: properties of every member; a connector's own properties override them.
     """
 
     def __init__(self, topics, group="g", **defaults):
@@ -65,7 +65,7 @@ class MemberCluster:
             self.kafka.produce(tp, count)
 
     def connector(self, *, refusal=None, **properties):
-        """Return one more member, which has not joined. refusal: the brokers' answer to any client."""
+        """Return one more member, which has not joined. refusal: the error with which brokers refuse the client."""
         properties = {"zookeeper_connect": "memory", "group_id": self.group, **self.defaults, **properties}
         fetchers = FakeFetchers(self.kafka, resets=properties["auto_offset_reset"] != "none")
         fetchers.refusal = refusal
@@ -79,7 +79,7 @@ class MemberCluster:
         return connector
 
     def join(self, listener=None, *, topic="t", **properties):
-        """One more member and its only stream."""
+        """Let one more member join. Returns: its connector and its only stream."""
         connector = self.connector(**properties)
         if listener is not None:
             connector.set_rebalance_listener(listener)
@@ -92,7 +92,7 @@ class MemberCluster:
         return f"/consumers/{self.group}/owners/{tp.topic}/{tp.partition}"
 
     def owners(self, topic="t"):
-        """[(partition, owner)] as it stands in ZooKeeper."""
+        """Return [(partition, text of its owner znode)]."""
         path = f"/consumers/{self.group}/owners/{topic}"
         return [(name, self.admin.get_data(f"{path}/{name}").data.decode()) for name in self.admin.get_children(path)]
 
@@ -104,11 +104,11 @@ class MemberCluster:
             self.admin.set_data(self.path(tp), data)
 
     def committed(self, tp):
-        """None: nothing was committed."""
+        """Return the committed offset; None without one."""
         return int(self.admin.get_data(self.path(tp)).data) if self.admin.exists(self.path(tp)) else None
 
     def close(self, timeout_s=None):
-        """Shut all members down; none of their coordinators is left."""
+        """Shut all members down, and check that no coordinator's thread is left."""
         for connector in self.connectors:
             connector.shutdown(*([] if timeout_s is None else [timeout_s]))
         assert not [thread for thread in threading.enumerate() if "coordinator" in thread.name]

@@ -1,6 +1,6 @@
-"""A cluster in memory and the commands of the command line run over it: no server, no process.
+"""A cluster in memory, and commands of the command line that run over it: no server, no process.
 
-ZooKeeper is zk_layout's in-memory store, brokers are a table of logs behind librdkafka's handle.
+ZooKeeper is zk_layout's in-memory store; the brokers are a table of logs in place of librdkafka's query handle.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ REGISTRATION = '{"version":1,"subscription":%s,"pattern":"%s","timestamp":"1"}'
 
 
 def with_options(command, *options):
-    """As an operator adds them: at the end, unless the command has -- for a name that begins with a dash."""
+    """Add options to a command, at its end or before a --, which stands before names that begin with a dash."""
     end = command.index("--") if "--" in command else len(command)
     return [*command[:end], *options, *command[end:]]
 
@@ -41,9 +41,9 @@ class Done(NamedTuple):
 
 
 class GuardedStore(MemoryStore):
-    """Refuses to read what lies under the forbidden paths, as an ACL does.
+    """A store that refuses reads below the forbidden paths, as an ACL does.
 
-    tells_existence: whether it tells that such a znode exists. ZooKeeper 3.9 does not, older ones do.
+    tells_existence: whether exists() finds such a znode. ZooKeeper 3.9 hides it, older versions do not.
     """
 
     def __init__(self, server, forbidden, *, tells_existence=True):
@@ -86,7 +86,7 @@ class GuardedStore(MemoryStore):
 
 
 class Handle:
-    """The brokers' answers: {partition: (begin, end)}. A question creates a missing topic, as old brokers do."""
+    """The brokers' answers about logs. A question counts as creating a missing topic, as with old brokers."""
 
     def __init__(self, cluster):
         self._cluster = cluster
@@ -109,9 +109,8 @@ class Handle:
 class MemoryCluster:
     """logs: {partition: (begin, end)}. forbidden: paths that an ACL closes; tells_existence: see GuardedStore.
 
-    created: topics that a question created.
-
-    ago_ms: how long ago it is for ZooKeeper. old_up_to: {partition: its first message that is not old}.
+    created: topics that a question created. ago_ms: how far ZooKeeper's clock is behind.
+    old_up_to: {partition: the offset of its first message that is not old}.
     """
 
     zookeeper = "zk:2181/kafka"
@@ -147,7 +146,7 @@ class MemoryCluster:
         (store or self.store).create(path, data, make_parents=True, ephemeral=ephemeral)
 
     def topic(self, name, *logs):
-        """Its partitions, each with where its log begins and ends."""
+        """Create a topic. logs: (first offset, end) of each partition."""
         self.put(f"/brokers/topics/{name}", TOPIC % ",".join(f'"{n}":[0]' for n in range(len(logs))))
         for number, ends in enumerate(logs):
             self.put(f"/brokers/topics/{name}/partitions/{number}/state", STATE)
@@ -158,13 +157,13 @@ class MemoryCluster:
             self.store.delete(path)
 
     def commit(self, group, topic, *offsets):
-        """Of partitions 0, 1, ...; None commits nothing."""
+        """Commit offsets of partitions 0, 1, ...; None commits nothing."""
         for number, offset in enumerate(offsets):
             if offset is not None:
                 self.put(f"/consumers/{group}/offsets/{topic}/{number}", str(offset))
 
     def join(self, group, name, subscription, *owned, pattern="static", ephemeral=True):
-        """A member in a session of its own that owns (topic, partition), .... Returns: its store."""
+        """Register a member with its own session that owns (topic, partition), .... Returns: its store."""
         store = self.new_store()
         data = REGISTRATION % (subscription, pattern)
         self.put(f"/consumers/{group}/ids/{name}", data, store=store, ephemeral=ephemeral)
@@ -174,7 +173,7 @@ class MemoryCluster:
         return store
 
     def paths(self, top):
-        """The path and all below it."""
+        """Return the path and all paths below it."""
         found = [top]
         for path in found:
             found += [f"{path}/{name}" for name in self.store.get_children(path)]
@@ -184,7 +183,7 @@ class MemoryCluster:
         return {path: self.store.get_data(path).data for path in self.paths(top)}
 
     def run(self, *args):
-        """One command to its end."""
+        """Run a command to its end."""
         with _logging_as_before():
             zookeeper = ["--zookeeper", self.zookeeper] if "--zookeeper" not in args else []
             end = args.index("--") if "--" in args else len(args)
@@ -192,7 +191,7 @@ class MemoryCluster:
         return Done(result.exit_code, result.stdout, result.stderr)
 
     def run_into(self, out, err, *args):
-        """One command with these files as its standard output and standard error. Returns: the exit code."""
+        """Run a command with these files as standard output and standard error. Returns: the exit code."""
         with _logging_as_before(), redirect_stdout(out), redirect_stderr(err):
             try:
                 main([*args, "--zookeeper", self.zookeeper])
@@ -211,7 +210,7 @@ def _logging_as_before():
 
 
 def cluster_of_unused_groups(monkeypatch, groups):
-    """A cluster in which each of these groups committed 5 of 50 messages in t/0, five seconds ago."""
+    """Return a cluster in which each of these groups committed 5 of 50 messages in t/0, five seconds ago."""
     made = MemoryCluster(monkeypatch)
     made.topic("t", (0, 50))
     made.ago_ms = 5000

@@ -1,4 +1,4 @@
-"""The metrics that members and an exporter give Prometheus, as {(name, labels): value}."""
+"""The metrics that Prometheus gets from members and an exporter, as {(name, labels): value}."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def collected(collector):
 
 
 def exported(exporter):
-    """From the text that it serves; unit tests read that with the client library's parser, which takes its time."""
+    """Return the samples in the text that an exporter serves, without the client library's parser, which is slow."""
     text = b"".join(exporter.page(False).parts).decode()
     return {
         (name, tuple(sorted(_LABEL.findall(labels)))): float(value) for name, labels, value in _SAMPLE.findall(text)

@@ -1,7 +1,7 @@
-"""Metrics of members and of an exporter on real servers, compared with what a test produced.
+"""Compares metrics of members and of an exporter on real servers with the messages that a test produced.
 
-tests/simulation/metrics compares every sample at every moment, for there time stands still meanwhile. Here a look takes
-its time, so while a group moves each number has bounds, and only at rest is it exact.
+tests/simulation/metrics compares every sample exactly, because time stands still there during a scrape. Here a scrape
+takes time: while a group consumes, each number has bounds, and only at rest it is exact.
 """
 
 from __future__ import annotations
@@ -17,8 +17,10 @@ _COUNTERS = {metric.name for metric in METRICS if metric.kind is Kind.COUNTER}
 
 
 class MetricsTruth:
-    """topic: the only one that the group consumes. produced: {partition: messages}, which the test counts before it
-    produces them; acknowledged: the same, counted when a broker has them.
+    """Compares the scrapes of one group.
+
+    topic: the only topic that the group consumes. produced: {partition: number of messages}, which the test counts
+    before it produces them. acknowledged: the same, counted when a broker has them.
     """
 
     def __init__(self, config, topic, produced, acknowledged):
@@ -50,10 +52,10 @@ class MetricsTruth:
         return {"scrapes": self.scrapes, "samples": self.samples, "wrong": self.wrong}
 
     def scrape(self, members, *, rests=False):
-        """Compare members' pages and the exporter's. rests: nothing is produced, and the members have consumed all."""
+        """Compare the pages of members and exporter. rests: the members have consumed all, and nothing is produced."""
         low = dict(self._acknowledged)
         self.exporter.refresh()
-        # a collector of its own takes a new sample of lags
+        # a new collector for each scrape, so that it takes a new sample of lags
         pages = [exported(self.exporter), *(collected(MemberCollector([member])) for member in members)]
         high = dict(self._produced)
         self.scrapes += 1
@@ -64,7 +66,7 @@ class MetricsTruth:
         for member, page in zip(members, of_members, strict=True):
             self._check_member(member.consumer_id, page, low, high)
             told = page.get(_key(f"{MEMBER}owned_partitions", self._who(member), topic=self._topic), 0)
-            # pages are made one after the other: what counts is owned now, too
+            # members make their pages one after the other: only partitions that are still owned now count
             owned += min(told, len(member.status.owned) if member.vitals.leased else 0)
         self._expect("partitions that members say they own", owned, 0, len(high))
         for instance, page in enumerate(pages):

@@ -28,7 +28,7 @@ MEMBER = b'{"version":1,"subscription":{"t":1},"pattern":"static","timestamp":"1
 
 
 class Logs(FakeKafka):
-    """begins: where logs begin, if not at 0. without: partitions that no broker answers for."""
+    """begins: {partition: first offset if not 0}. without: partitions for which no broker answers."""
 
     def __init__(self):
         super().__init__()
@@ -46,7 +46,7 @@ class Logs(FakeKafka):
 
 
 class World:
-    """The group g with offsets 10, 20 and 30 of a topic of three partitions with 100 messages each."""
+    """Group g has offsets 10, 20 and 30 of a topic of three partitions with 100 messages each."""
 
     def __init__(self, folder):
         self.folder = folder

@@ -1,4 +1,4 @@
-"""The proofs that documents name: tests, files of tests, mutants, and words that checkers print."""
+"""The proofs that documents name: tests, test files, mutants, and words that checkers print."""
 
 import re
 from pathlib import Path
@@ -19,12 +19,12 @@ CHECKS = {
 
 
 def text_of(name: str) -> str:
-    """A page of docs/."""
+    """Return the text of a page of docs/."""
     return (ROOT / "docs" / name).read_text(encoding="utf-8")
 
 
 def tables_of(text: str) -> list[list[list[str]]]:
-    """The rows of each table, without its head."""
+    """Return the rows of each table, without its head."""
     blocks = re.findall(r"(?m)(?:^\|.+\n)+", text)
     return [
         [[cell.strip() for cell in line.strip().strip("|").split(" | ")] for line in block.splitlines()[2:]]
@@ -33,7 +33,7 @@ def tables_of(text: str) -> list[list[list[str]]]:
 
 
 def proofs_of(text: str) -> list[str]:
-    """All that stands in backticks."""
+    """Return all names in backticks."""
     return re.findall(r"`([^`]+)`", text)
 
 

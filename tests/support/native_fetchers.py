@@ -16,7 +16,7 @@ NATIVE = pytest.mark.skipif(
 
 
 class NativeFetchers(ColumnarFetchers):
-    """As fetcher=native has them."""
+    """Fetchers as with fetcher=native."""
 
     def __init__(self, config, store):
         super().__init__(replace(config, fetcher="native"), store)

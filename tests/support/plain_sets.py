@@ -1,4 +1,4 @@
-"""Record sets that only need decoding, for tests of several decoders."""
+"""Plain record sets (format 2, not compressed), for tests of several decoders."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PLAIN = batch(RECORDS[:7]) + batch(RECORDS[7:8]) + batch(RECORDS[8:30]) + batch(
 
 _MANY = [Written(n, b"k", bytes([n % 251]) * (n % 300), n) for n in range(2000)]
 LONG = b"".join(batch(_MANY[at : at + 250]) for at in range(0, 2000, 250))
-"""Its batches have more bytes than checksums take at once, three blocks of 256, and so than one round of them."""
+"""A set whose batches are longer than the three blocks of 256 bytes that one round of the checksum takes."""
 
 NEED_MORE = {
     "nothing": b"",
@@ -28,11 +28,11 @@ NEED_MORE = {
     "a control batch": PLAIN + marker(40, 7, is_abort=True),
     "mixed formats": PLAIN + message(Written(40, None, b"v"), 0),
 }
-"""Or hold nothing."""
+"""{name: a set that needs more than the plain decoder, or holds nothing}."""
 
 
 def signed(data):
-    """With the CRCs that its batches would have, as far as it has any."""
+    """Return the set with correct CRCs in its batches, as far as they are whole."""
     made, at = bytearray(data), 0
     while at + 61 <= len(made):
         (size,) = struct.unpack_from(">i", made, at + 8)

@@ -1,4 +1,4 @@
-"""A cluster in memory as the planning of Spark's messages sees it: its ZooKeeper, its logs, and a clock."""
+"""A cluster in memory for the planner of Spark's message batches: ZooKeeper, logs, and a fake clock."""
 
 import json
 
@@ -10,7 +10,7 @@ from zk_layout.model import TopicPartition
 
 
 class Brokers:
-    """Logs of (begin, end), and a clock on which waiting takes no time. later: {seconds: what happens then}."""
+    """Logs of (begin, end), and a clock that a wait moves at once. later: {time: function to call then}."""
 
     def __init__(self):
         self.logs = {}
@@ -43,7 +43,7 @@ class Brokers:
 
 
 class Committed(Brokers):
-    """The same logs as a reader of committed messages sees them. open_from: where a transaction is open."""
+    """The same logs for a read_committed reader. open_from: {partition: first offset of an open transaction}."""
 
     def __init__(self, brokers):
         self.logs, self.open_from = brokers.logs, brokers.open_from

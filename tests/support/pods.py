@@ -1,4 +1,4 @@
-"""Members as pods: processes of the command line with ids of their own, over real servers."""
+"""Members as pods: processes of the command line with their own consumer ids, over real servers."""
 
 import os
 import signal
@@ -13,9 +13,10 @@ PARTITIONS = 6
 
 
 class Pods:
-    """A group whose members are processes of `legacy-consumer consume`, each with an id of its own.
+    """A group whose members are processes of `legacy-consumer consume`, each with its own consumer id.
 
-    history: of the ZooKeeper's transactions. folder: where the members write, and may import from. properties: of all.
+    history: the ZkHistory of the server. folder: members write their output there, and may import modules from it.
+    properties: of all members.
     """
 
     def __init__(self, kafka, history, store, folder, properties):
@@ -68,7 +69,7 @@ class Pods:
         eventually(lambda: self.owners() == expected)
 
     def produce(self, count):
-        """Numbered messages, to all partitions in turn."""
+        """Produce numbered messages to all partitions in turn."""
         values = [b"%d" % n for n in range(self.produced, self.produced + count)]
         self.produced += count
         settings = {"bootstrap.servers": self.kafka.bootstrap_servers}
@@ -78,7 +79,7 @@ class Pods:
         return sorted(int(line) for file in self.folder.glob("*.out") for line in file.read_text().split())
 
     def repeated(self):
-        """Return how many messages were printed once more."""
+        """Return how many messages were printed more than once."""
         printed = self.printed()
         return len(printed) - len(set(printed))
 
@@ -90,12 +91,12 @@ class Pods:
         return {number: int(self.store.get_data(f"{path}/{number}").data) for number in range(PARTITIONS)}
 
     def turns(self):
-        """{partition: how its owner znode came and went, in order}."""
+        """Return {partition: all changes of its owner znode, in order}."""
         znodes = self.history.below(f"/consumers/{self.group}/owners/{self.topic}")
         return {int(path.rpartition("/")[2]): changes for path, changes in znodes.items()}
 
     def lives(self):
-        """{partition: the (id, session) that claimed it, one after another}."""
+        """Return {partition: the (id, session) of each claim, in order}."""
         return {
             number: [
                 (change.data.decode().removeprefix(f"{self.group}_").removesuffix("-0"), change.session)

@@ -1,4 +1,4 @@
-"""The command line, called in this process: what it prints, and the code it ends with."""
+"""Runs the command line in this process, and captures its output and exit code."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class _Captured(io.TextIOWrapper):
 
 
 def run_program(*args) -> Done:
-    """As a shell would run it, but for the start of a process."""
+    """Run the command line with these arguments, without a new process."""
     root, kazoo = logging.getLogger(), logging.getLogger("kazoo")
     before = root.level, kazoo.level, list(root.handlers)
     out, err, code = _Captured(), _Captured(), 0

@@ -1,8 +1,8 @@
-"""Enough of PromQL's grammar to tell a sound expression from a broken one, and what it names.
+"""Enough of PromQL's grammar to tell a valid expression from a broken one, and to find its metrics.
 
-`names_in` parses an expression and returns the metrics with the labels that it asks them for. It refuses what it does
-not know: unknown functions, unbalanced brackets, a rate without a range, operators without operands. What it knows is
-the part that dashboards and alert rules use; promtool, where somebody has it, knows all.
+`names_in` parses an expression and returns its metrics with their labels. It refuses unknown functions, unbalanced
+brackets, a rate without a range, and operators without operands. It knows the part of PromQL that the dashboard and the
+alert rules use; promtool, where it is installed, knows all.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ TOKEN = re.compile(
 
 
 class PromqlError(ValueError):
-    """An expression that Prometheus would not take."""
+    """An expression that is no PromQL, or that this parser does not know."""
 
 
 def names_in(expression):
-    """{metric: labels that it is selected or grouped by} of an expression. Raises: PromqlError."""
+    """Return {metric: labels by which the expression selects or groups it}. Raises: PromqlError."""
     parser = _Parser(_tokens(expression))
     found = parser.expression()
     if parser.tokens:
@@ -81,7 +81,7 @@ class _Parser:
                 self.take()
                 labels = self.labels()
             elif self.peek()[1] == "ignoring":
-                # one of the two sides alone may have them
+                # the metrics need not have these labels: only one of the two sides may
                 self.take()
                 self.labels()
             found = _merged(found, self.operand())

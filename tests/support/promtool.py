@@ -1,4 +1,4 @@
-"""promtool, if it is installed."""
+"""The mark of tests that need promtool."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""Asks Kafka's own assignors about groups, and keeps what they say for tests that run without Java.
+"""Asks Kafka's own assignors about groups, and records their answers for tests that run without Java.
 
     python -m tests.support.record_assignments
 
-Writes tests/data/assignments/kafka-clients-VERSION.jsonl.gz, one line a question: strategy, case, answer, and the user
-data that a Java member of that case would send. Groups are made from a seed: some live through members that leave and
-join and topics that grow, each generation owning what Java gave it in the one before; some tell nonsense.
+Writes tests/data/assignments/kafka-clients-VERSION.jsonl.gz, one line for each question: strategy, case, answer, and
+the user data that a Java member of that case would send. Groups are drawn from seeds. In some, members leave and join
+and topics grow; in each generation, members own what Java assigned in the one before. In others, members send nonsense.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Case = dict[str, Any]
 
 
 class Java:
-    """A running Assign."""
+    """A process of Assign.java."""
 
     def __init__(self, version: str) -> None:
         jars = os.pathsep.join(map(os.fspath, kafka_jars(version)))
@@ -70,7 +70,7 @@ def made_id(rng: random.Random, number: int) -> str:
 
 
 def next_generation(rng: random.Random, case: Case, answer: dict[str, str], generation: int) -> Case:
-    """The same group a little later; its members own what they were given."""
+    """Return the group after a random change; its members own what the answer assigned to them."""
     topics = dict(case["topics"])
     members = {}
     for name, member in case["members"].items():
@@ -98,7 +98,7 @@ def next_generation(rng: random.Random, case: Case, answer: dict[str, str], gene
 
 
 def confused_group(rng: random.Random) -> Case:
-    """Members that own what others own, what they do not subscribe to, what is gone; some a generation late."""
+    """Return a group whose members claim others' partitions, foreign or deleted topics, and an old generation."""
     case = made_group(rng)
     for member in case["members"].values():
         if rng.random() < 0.8:
@@ -139,7 +139,7 @@ def record(version: str) -> Path:
     java.close()
     FOLDER.mkdir(parents=True, exist_ok=True)
     path = FOLDER / f"kafka-clients-{version}.jsonl.gz"
-    # without a time in it, so that the same answers are the same bytes
+    # mtime 0, so that the same answers give the same bytes
     path.write_bytes(gzip.compress("".join(f"{line}\n" for line in lines).encode(), mtime=0))
     return path
 

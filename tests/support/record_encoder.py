@@ -1,6 +1,6 @@
-"""Writes record sets of formats 0, 1 and 2 as Kafka does, in plain Python, to be read by what is tested.
+"""Writes record sets of formats 0, 1 and 2 in plain Python, as Kafka does, for the decoders under test.
 
-And as Kafka does not: every number that a head carries can be given another value.
+A test may also give any number in a head a value that Kafka would not write.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ def xerial(data: bytes, block_bytes: int = 32) -> bytes:
 
 
 def with_broken_checksum(frame: bytes) -> bytes:
-    """As clients before 0.10 made it: over the magic number too, so that no other reader takes the frame."""
+    """Break the header's checksum as clients before 0.10 did: they included the magic number, so others refuse it."""
     head_end = 6 + (8 if frame[4] & 8 else 0)
     return frame[:head_end] + bytes([frame[head_end] ^ 0x5A]) + frame[head_end + 1 :]
 
 
 def message(record: Written, magic: int, *, crc: int | None = None) -> bytes:
-    """One message of format 0 or 1."""
+    """Return a message of format 0 or 1."""
     body = struct.pack(">bb", magic, record.attributes)
     if magic == 1:
         body += struct.pack(">q", record.timestamp)
@@ -83,7 +83,10 @@ def wrapper(
     offset: int | None = None,
     inside: bytes | None = None,
 ) -> bytes:
-    """A message that holds these compressed: offsets relative in format 1. inside: other bytes than they make."""
+    """Return a message that holds these messages compressed, with relative offsets in format 1.
+
+    inside: bytes to compress instead of theirs.
+    """
     first = records[0].offset if records else 0
     relative = [replace(record, offset=record.offset - first) for record in records] if magic else records
     data = messages(relative, magic) if inside is None else inside
@@ -101,7 +104,7 @@ def wrapper(
 
 
 def varint(number: int) -> bytes:
-    """Zigzag, 64 bits wide, so of any length that a test wants."""
+    """Encode a number of 64 bits as a zigzag varint."""
     rest = (number << 1 ^ number >> 63) & (2**64 - 1)
     out = bytearray()
     while rest > 0x7F:
@@ -137,7 +140,7 @@ def batch(
     magic: int = 2,
     crc: int | None = None,
 ) -> bytes:
-    """One batch of format 2."""
+    """Return a batch of format 2. inside: bytes to compress instead of the records'."""
     base = base_offset if base_offset is not None else records[0].offset
     last = last_offset if last_offset is not None else records[-1].offset if records else base
     first_time = records[0].timestamp if records else -1
@@ -161,7 +164,7 @@ def batch(
 
 
 def marker(offset: int, producer_id: int, *, is_abort: bool) -> bytes:
-    """The control batch that ends a transaction."""
+    """Return the control batch that ends a transaction."""
     key, value = struct.pack(">hh", 0, 0 if is_abort else 1), struct.pack(">hi", 0, 0)
     return batch([Written(offset, key, value, 1)], producer_id=producer_id, is_transactional=True, is_control=True)
 

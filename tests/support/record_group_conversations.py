@@ -1,7 +1,7 @@
-"""Plays the conversations of group_conversations.py against real brokers and keeps what they answer.
+"""Plays the conversations of group_conversations.py against real brokers and records their answers.
 
 `python -m tests.support.record_group_conversations [--only CONVERSATION]... [VERSION ...]` for 1.1.1, 2.8.2 and
-4.1.0. Needs Java 17, and a quiet machine: what a broker does not answer within 0.4 s counts as waiting.
+4.1.0. Needs Java 17, and a quiet machine: a request without an answer within 0.4 s counts as waiting.
 """
 
 from __future__ import annotations
@@ -37,14 +37,17 @@ _PROPERTIES = {
     "offsets.topic.num.partitions": "1",
 }
 _QUIET_S = 0.4
-"""A broker that has not answered by then waits for something. Requests of two connections stay in order by it."""
+"""Seconds after which an unanswered request counts as waiting.
+
+The player waits after each request, so that the broker handles requests of two connections in order.
+"""
 _AT_ONCE = 8
 _PATIENCE_S = 30
 _NOT_YET = (Code.COORDINATOR_LOAD_IN_PROGRESS, Code.COORDINATOR_NOT_AVAILABLE, Code.NOT_COORDINATOR)
 
 
 class BrokerPlayer(Player):
-    """Each member has a connection of its own."""
+    """Plays against a broker, with a connection for each member."""
 
     def __init__(self, family, group, address):
         super().__init__(family, group)
@@ -86,7 +89,7 @@ class BrokerPlayer(Player):
 
 @contextmanager
 def broker(version):
-    """(host, port) of one of this version."""
+    """Run a broker of this version. Yields: (host, port)."""
     if version == KRAFT_VERSION:
         with kraft_broker(_PROPERTIES) as address:
             yield address

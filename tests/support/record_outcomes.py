@@ -1,4 +1,4 @@
-"""All that decoding yields of any bytes, to its end; what is promised of each step is checked."""
+"""Decodes any bytes to their end, and checks that the decoder keeps its promises at each step."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ LIMIT = 1 << 20
 
 
 def outcome(data: bytes, position: int, **options: object) -> object:
-    """The rows, and how they end."""
+    """Return the rows, and how decoding ended."""
     rows: list[object] = []
     for _ in range(1000):
         columns = attempt(data, position, **options)
@@ -34,7 +34,7 @@ def attempt(data: bytes, position: int, **options: object) -> Columns | FetchErr
 
 
 def check(columns: Columns, position: int) -> None:
-    """Every offset ascends from the position, and Arrow finds its columns sound."""
+    """Check that offsets ascend from the position, and that Arrow finds the columns valid."""
     last = position - 1
     for offset in columns.offsets.tolist():
         assert last < offset < columns.next_offset

@@ -1,6 +1,6 @@
-"""Reads record sets slowly, in plain Python, from the description of the formats: what the decoder is compared with.
+"""Reads record sets slowly, in plain Python, by the description of the formats; tests compare the decoder with it.
 
-It knows nothing of limits or damage: on valid input it says what is in it.
+It checks no limits and no damage: it is right on valid input only.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Entry:
     offset: int
     magic: int
     body: bytes
-    """From behind the size."""
+    """The bytes after the size."""
 
 
 def entries(data: bytes) -> Iterator[Entry]:
@@ -71,7 +71,7 @@ def entries(data: bytes) -> Iterator[Entry]:
 def read(
     data: bytes, position: int = 0, *, aborted: Sequence[tuple[int, int]] = (), read_committed: bool = False
 ) -> tuple[list[Row], int]:
-    """(the records from the position on, the position behind all)."""
+    """Return (the records from the position on, the position after all of them)."""
     rows: list[Row] = []
     left_out: set[int] = set()
     waiting = sorted(aborted, key=lambda pair: pair[1])

@@ -1,8 +1,8 @@
-"""Records what real brokers answer to a Fetch: `python -m tests.support.record_record_sets [VERSION ...]`.
+"""Records real brokers' answers to a Fetch: `python -m tests.support.record_record_sets [VERSION ...]`.
 
-For each broker version it makes small topics, one a format, compression and peculiarity, and writes into
-tests/data/record_sets/VERSION the record set of each as NAME.bin, and into expected.json what librdkafka's consumer
-delivers of the same topic. Needs Java, like the tests of brokers.
+For each broker version it creates small topics, one for each format, compression and peculiarity. It writes the record
+set of each to tests/data/record_sets/VERSION/NAME.bin, and the messages that librdkafka's consumer delivers of the same
+topic to expected.json. Needs Java, like the tests of brokers.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tests.support.waiting import eventually
 
 FOLDER = Path(__file__).parents[1] / "data" / "record_sets"
 FETCH_VERSION = {"0.8.2.2": 0, "0.10.2.2": 2, "1.1.1": 4, "2.8.2": 10, "3.9.1": 10}
-"""4 is the first to know isolation levels, 10 the first that is given zstd."""
+"""{broker version: version of Fetch}. From 4 on there are isolation levels; brokers send zstd from 10 on."""
 BEGIN_MS = 1_400_000_000_000
 
 
@@ -40,11 +40,11 @@ class Answer:
     high_watermark: int
     last_stable_offset: int | None
     aborted: list[tuple[int, int]]
-    """(producer id, first offset)."""
+    """[(producer id, first offset)] of aborted transactions."""
 
 
 def fetch_all(cluster: BrokerCluster, topic: str, *, read_committed: bool = False) -> Answer:
-    """All of partition 0. A response ends with a segment: the record sets of several stand one behind the other."""
+    """Fetch all of partition 0. A response ends with a segment, so the record sets of several are joined."""
     answer = fetch(cluster, topic, 0, read_committed=read_committed)
     record_set, aborted = answer.record_set, set(answer.aborted)
     end = answer.last_stable_offset if read_committed else answer.high_watermark
@@ -57,7 +57,7 @@ def fetch_all(cluster: BrokerCluster, topic: str, *, read_committed: bool = Fals
 
 
 def settled(cluster: BrokerCluster, topic: str, *, read_committed: bool) -> Answer:
-    """All of partition 0 once no transaction is open."""
+    """Fetch all of partition 0, once no transaction is open."""
 
     def look() -> Answer | None:
         answer = fetch_all(cluster, topic, read_committed=read_committed)
@@ -67,7 +67,7 @@ def settled(cluster: BrokerCluster, topic: str, *, read_committed: bool) -> Answ
 
 
 def behind(record_set: bytes) -> int:
-    """The offset behind the last batch, by its head."""
+    """Return the offset after the last batch, by its head."""
     at = position = 0
     while at < len(record_set):
         offset, size = struct.unpack_from(">qi", record_set, at)
@@ -121,7 +121,7 @@ def _answer(reply: bytes, version: int) -> Answer:
 
 
 def delivered(cluster: BrokerCluster, topic: str, *, read_committed: bool = False) -> list[list[object]]:
-    """[offset, timestamp type, timestamp, key, value, headers] of each message, by librdkafka; bytes in base64."""
+    """Return [offset, timestamp type, timestamp, key, value, headers] of each message, by librdkafka; base64 bytes."""
     consumer = Consumer(
         {
             **cluster.producer_settings,
@@ -150,7 +150,7 @@ def text(data: bytes | None) -> str | None:
 
 
 def peculiar(magic: int) -> list[Record]:
-    """Null and empty fields, headers, times that go backwards, all bytes, and what makes more than one block of it."""
+    """Return records with null and empty fields, headers, times that fall, all bytes, and more than one block."""
     headers = (("a", b"1"), ("a", None), ("\u00fc", b"")) if magic == 2 else ()
     return [
         Record(b"k", b"v", 0, BEGIN_MS, headers),
@@ -164,7 +164,7 @@ def peculiar(magic: int) -> list[Record]:
 
 
 def plain_topics(cluster: BrokerCluster) -> Iterator[tuple[str, str]]:
-    """(name, topic) of each format and compression, by the producer, by the broker, and with times of appending."""
+    """Yield (name, topic) of each format and compression, by producer or broker, and with append times."""
     version = cluster.version
     for magic in FORMATS[version]:
         config = {"message_format_version": FORMAT_VERSIONS[magic]} if len(FORMATS[version]) > 1 else {}
@@ -186,13 +186,13 @@ def plain_topics(cluster: BrokerCluster) -> Iterator[tuple[str, str]]:
 
 
 def produce(cluster: BrokerCluster, topic: str, magic: int, **settings: str | int | bool) -> None:
-    # two batches, so that the second's offsets do not begin at 0
+    # two batches: the offsets of the second do not begin at 0
     cluster.produce(topic, peculiar(magic), linger_ms=200, **settings)
     cluster.produce(topic, peculiar(magic)[:3], linger_ms=200, **settings)
 
 
 def mixed_topic(cluster: BrokerCluster) -> tuple[str, str]:
-    """One topic written with and without compression, by turns."""
+    """Produce to one topic with and without compression in turn. Returns: (name, topic)."""
     topic = cluster.new_topic()
     for codec in ("none", "gzip", "none", "snappy", "lz4", "none"):
         cluster.produce(topic, peculiar(cluster.newest_format)[:4], linger_ms=200, compression_type=codec)
@@ -200,7 +200,7 @@ def mixed_topic(cluster: BrokerCluster) -> tuple[str, str]:
 
 
 def compacted_topics(cluster: BrokerCluster) -> Iterator[tuple[str, str]]:
-    """Logs with gaps between and inside batches."""
+    """Yield (name, topic) of logs with gaps between and inside batches."""
     for codec in ("none", "snappy"):
         topic = cluster.new_topic(
             cleanup_policy="compact",
@@ -220,7 +220,10 @@ def compacted_topics(cluster: BrokerCluster) -> Iterator[tuple[str, str]]:
 
 
 def transactional_topic(cluster: BrokerCluster) -> tuple[str, str]:
-    """Two producers by turns: committed, aborted, and records outside of transactions; ends with an aborted one."""
+    """Produce committed, aborted and plain records in turn, with two transactions at a time; the last is aborted.
+
+    Returns: (name, topic).
+    """
     topic = cluster.new_topic()
     settings = {**cluster.producer_settings, "enable.metrics.push": False}
     a, b = (Producer({**settings, "transactional.id": f"{name}-{uuid.uuid4().hex[:6]}"}) for name in "ab")
@@ -260,7 +263,7 @@ def record(version: str, zookeeper: EmbeddedZooKeeper, scratch: Path) -> None:
     expected: dict[str, object] = {}
 
     def keep(name: str, topic: str, *, read_committed: bool = False) -> None:
-        # until nothing changes in between: markers are written later than answered, segments swapped later than said
+        # until two answers are equal: brokers answer before they write markers, and report before they swap segments
         answer, rows = None, []
         while answer != (answer := settled(cluster, topic, read_committed=read_committed)):
             rows = delivered(cluster, topic, read_committed=read_committed)

@@ -1,4 +1,4 @@
-"""The recorded record sets in tests/data/record_sets, and what columns hold, in a form that compares."""
+"""The recorded record sets in tests/data/record_sets, and columns as rows that can be compared."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TP = TopicPartition("t", 3)
 @dataclass(frozen=True)
 class Recorded:
     name: str
-    """version/topic"""
+    """Broker version / topic."""
     data: bytes
     rows: list[Row]
     next_offset: int
@@ -48,7 +48,7 @@ def row_of(row: list) -> Row:
     return (
         offset,
         kind,
-        # librdkafka says 0 where format 0 has none
+        # librdkafka gives 0 where format 0 has no timestamp
         timestamp if kind else -1,
         bytes_of(key),
         bytes_of(value),
@@ -65,14 +65,14 @@ def decoded(data: bytes, position: int = 0, **options: object) -> Columns:
 
 
 def rows_of(columns: Columns) -> list[Row]:
-    """By way of the message objects."""
+    """Return the rows of the columns, read from their message objects."""
     return [
         (m.offset(), m.timestamp()[0], m.timestamp()[1], m.key(), m.value(), m.headers()) for m in columns.messages()
     ]
 
 
 def arrow_rows(columns: Columns) -> list[object]:
-    """The record batch as lists; times as the numbers they are, since Python's dates end with the year 9999."""
+    """Return the record batch as lists; times as numbers, because Python's dates end with the year 9999."""
     batch = columns.to_arrow()
     return [
         (name, (column.cast("int64") if name == "timestamp" else column).to_pylist())

@@ -1,4 +1,4 @@
-"""A watcher or session listener that remembers what it was told."""
+"""A watcher or session listener that records its events."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Event = TypeVar("Event")
 
 
 class Recorder(Generic[Event]):
-    """Call it with events from any thread; ask it from the test's."""
+    """Records the events with which any thread calls it; the test's thread asks for them."""
 
     def __init__(self) -> None:
         self._events: list[Event] = []
@@ -27,7 +27,7 @@ class Recorder(Generic[Event]):
             return list(self._events)
 
     def wait_until(self, claim: Callable[[list[Event]], bool], timeout_s: float = 60.0) -> list[Event]:
-        """The events as soon as the claim holds for them. Raises: AssertionError with the events after timeout_s."""
+        """Wait until the claim holds for the events, and return them. Raises: AssertionError after timeout_s."""
         with self._changed:
             if not self._changed.wait_for(lambda: claim(self._events), timeout_s):
                 raise AssertionError(f"did not come: got {self._events}")

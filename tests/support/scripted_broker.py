@@ -1,8 +1,8 @@
-"""A broker that does what no real one can be made to do: answers wrongly, too much, too little, or not at all.
+"""A broker with faults that no real broker can be made to have: wrong, long, short or missing answers.
 
-It speaks Kafka 0.8's protocol (Fetch, ListOffsets and Metadata 0, message format 0), for a client that knows it by its
-registration of version 1 or 2. Left alone it is honest: its logs are lists of values, and a response is cut where the
-asked size ends, as a real broker's is. misbehave() says what becomes of the next responses to fetches.
+It speaks Kafka 0.8's protocol (Fetch, ListOffsets and Metadata 0, message format 0), to clients that read its
+registration of version 1 or 2. Without faults it answers correctly: its logs are lists of values, and it cuts a
+response at the requested size, as a real broker does. misbehave() sets faults for the next responses to fetches.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from zk_layout.model import TopicPartition
 FETCH, LIST_OFFSETS, METADATA, FIND_COORDINATOR = 1, 2, 3, 10
 _UNKNOWN_TOPIC, _NO_COORDINATOR = 3, 15
 HANG_UP = object()
-"""As what to send: nothing, the connection is closed."""
+"""In place of bytes to send: close the connection."""
 _PATIENCE_S = 30
 
 
 def message(offset, value):
-    """One message of format 0."""
+    """Return a message of format 0."""
     body = struct.pack(">bbi", 0, 0, -1) + struct.pack(">i", len(value)) + value
     return struct.pack(">qiI", offset, len(body) + 4, zlib.crc32(body)) + body
 
@@ -48,9 +48,10 @@ def read_exactly(sock, count):
 
 
 class ScriptedBroker:
-    """logs: {partition: its values, offsets count from 0}. errors: what is answered instead, per partition.
+    """A broker on a loopback port.
 
-    recordings: {partition: (record set of any format, the offset behind it)}, of which every fetch gets all.
+    logs: {partition: its values, from offset 0}. errors: {partition: error codes for its next fetches}.
+    recordings: {partition: (record set of any format, the offset after it)}; a fetch gets it from its beginning.
     """
 
     def __init__(self, broker_id=0, *, registration_version=1, throttle_ms=0):
@@ -61,7 +62,7 @@ class ScriptedBroker:
         self.recordings: dict[TopicPartition, tuple[bytes, int]] = {}
         self.leaders: dict[TopicPartition, int] = {}
         self.fetches: list[dict[TopicPartition, tuple[int, int]]] = []
-        """(offset, size) of every partition in every fetch."""
+        """{partition: (offset, size)} of each fetch so far."""
         self.errors: dict[TopicPartition, deque[int]] = {}
         self._faults: deque[Callable[[bytes], object]] = deque()
         self._is_forgetful = False
@@ -79,14 +80,15 @@ class ScriptedBroker:
         self._threads[0].start()
 
     def misbehave(self, *faults):
-        """Each takes the bytes of an honest response and gives what is sent instead.
+        """Add faults for the next responses to fetches.
 
-        That is bytes, HANG_UP, an Event to wait for, or a tuple of these.
+        Each is called with the bytes of the correct response, and returns what to send instead: bytes, HANG_UP, an
+        Event to wait for, or a tuple of these.
         """
         self._faults.extend(faults)
 
     def forget_topics(self):
-        """Hang up, and know of no topic from now on."""
+        """Close all connections, and know no topic from now on."""
         self._is_forgetful = True
         for sock in list(self._open):
             with contextlib.suppress(OSError):
@@ -133,7 +135,7 @@ class ScriptedBroker:
                 request = read_exactly(sock, int.from_bytes(read_exactly(sock, 4), "big"))
                 key, _, correlation_id, size = struct.unpack_from(">hhih", request)
                 if key not in self._answers:
-                    # as a broker before 0.10 does
+                    # unknown request: close the connection, as brokers before 0.10 do
                     return
                 reader = Reader(request[10 + max(size, 0) :], "request")
                 sent = framed(correlation_id, self._answers[key](reader))
@@ -221,7 +223,7 @@ class ScriptedBroker:
 
     @staticmethod
     def _find_coordinator(reader):
-        """There is none; librdkafka asks for one whatever it is used for."""
+        """Answer that there is no coordinator; librdkafka asks for one in any use."""
         writer = Writer()
         writer.int16(_NO_COORDINATOR)
         writer.int32(-1)
@@ -241,7 +243,7 @@ class ScriptedBroker:
         if not topics:
             topics = {tp.topic for tp in known}
         if is_forgetful:
-            # librdkafka reads no short response of version 0 without partitions
+            # librdkafka does not parse a short response of version 0 without partitions
             known = [TopicPartition("another", number) for number in range(20)]
             topics.add("another")
         writer.int32(len(topics))

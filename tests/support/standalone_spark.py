@@ -1,4 +1,4 @@
-"""A standalone Spark cluster: a master and workers, each a process of its own, on loopback."""
+"""A standalone Spark cluster: a master and workers, each a separate process, on loopback."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _REGISTERED = "Successfully registered with master"
 
 
 class StandaloneSpark:
-    """A master and two workers of one core, while the with block lasts. home: SPARK_HOME of what runs on it."""
+    """A context manager: a master and two workers of one core. home: SPARK_HOME of the applications."""
 
     def __init__(self, home: str) -> None:
         self.home = home
@@ -47,7 +47,7 @@ class StandaloneSpark:
         self._close()
 
     def have_workers(self, count: int) -> None:
-        """Start as many as are missing."""
+        """Start workers until `count` run."""
         started = []
         for _ in range(count - sum(worker.is_running for worker in self.workers)):
             number = len(self.workers)

@@ -1,8 +1,7 @@
-"""How long something took, not counting how long the machine itself stood still meanwhile.
+"""Measures a duration without the time in which the machine itself stood still.
 
-A bound on a duration is a promise of the code, but a busy machine can break it: a thread that is due now runs seconds
-later. Therefore another thread, which only asks to be woken again and again, measures in the same run how late threads
-run.
+A test bounds a duration to check the code, but a busy machine can exceed the bound: it runs a thread seconds after the
+thread is due. So a second thread, which only wakes again and again, measures meanwhile how late threads run.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ _TICK_S = 0.01
 
 
 class Stopwatch:
-    """A context manager; afterwards seconds says how long its body took, and late_s how much of that is left out."""
+    """A context manager. seconds: how long its body took, without late_s. late_s: how late threads ran meanwhile."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
@@ -44,5 +43,5 @@ class Stopwatch:
             now = time.monotonic()
             self.late_s += max(0.0, now - due)
             due = now + _TICK_S
-        # The body's thread may be the first to run again after a standstill, and end before this one was woken for it.
+        # After a standstill the body's thread may run, and end, before this thread has woken.
         self.late_s += max(0.0, self._left - due)

@@ -11,18 +11,18 @@ from collections import deque
 
 
 def _opcode(data: bytes) -> int:
-    """The kind of the request that these bytes begin with: behind its length and its number."""
+    """Return the kind of the ZooKeeper request at the beginning of these bytes: it follows the length and the xid."""
     return int.from_bytes(data[8:12], "big")
 
 
 class TcpProxy:
-    """Passes bytes between whoever connects and one server, from start() to close().
+    """Passes bytes between clients and one server, from start() to close().
 
-    cut(): close all connections and refuse new ones. pause(): keep them, pass nothing, take no new ones either.
-    slow(): keep all bytes back for a while, in both directions. restore(): back to normal, for what waits too.
-    lead_to(): pass on to another server. garble_next(): falsify the next bytes that the server sends.
-    hang_up_at(): close the connection of a client of ZooKeeper that sends a request of this kind. swallow(): do not
-    pass on requests of this kind.
+    cut(): close all connections and refuse new ones. pause(): keep connections, pass no bytes, accept no new ones.
+    slow(): delay all bytes, in both directions. restore(): end a cut, pause or delay, also for delayed bytes.
+    lead_to(): connect new clients to another server. garble_next(): falsify the next bytes that the server sends.
+    hang_up_at(): close the connection of a ZooKeeper client that sends a request of this kind. swallow(): drop
+    requests of this kind.
     """
 
     def __init__(self, host: str, port: int, bind: str = "127.0.0.1") -> None:
@@ -58,7 +58,7 @@ class TcpProxy:
         self._set("cut")
 
     def lead_to(self, host: str, port: int) -> None:
-        """Another server, from the next connection on."""
+        """Connect to another server, from the next connection on."""
         self._target = (host, port)
 
     def pause(self) -> None:
@@ -143,7 +143,7 @@ class TcpProxy:
             elif data:
                 if sock in self._servers and self._to_garble.is_set():
                     self._to_garble.clear()
-                    data = data[:4] + bytes(255 - byte for byte in data[4:8]) + data[8:]  # behind the length
+                    data = data[:4] + bytes(255 - byte for byte in data[4:8]) + data[8:]  # bytes after the length
                 if self._delay_s or self._kept_back:
                     self._kept_back.append((time.monotonic() + self._delay_s, sock, data))
                 else:
@@ -157,7 +157,7 @@ class TcpProxy:
         return max(0.0, self._kept_back[0][0] - time.monotonic()) if self._kept_back else None
 
     def _hand_on_what_is_due(self) -> None:
-        """In the order in which it came, whatever the delay was then."""
+        """Pass on delayed bytes in the order in which they came, also if the delay has changed."""
         while self._kept_back and (not self._delay_s or self._kept_back[0][0] <= time.monotonic()):
             _, sock, data = self._kept_back.popleft()
             if sock not in self._peers:

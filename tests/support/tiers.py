@@ -1,8 +1,8 @@
-"""The tiers of the tests: what each needs, whether this machine has it, and how each one did.
+"""The tiers of the tests: their needs, whether this machine meets them, and their results.
 
-A test's tier is its folder under tests/. What a test needs follows from its markers, which most folders give
-to all their tests. A need is looked at once, when the first test that has it is about to run, and the answer
-is a sentence a person can act on.
+A test's tier is its folder under tests/. A test's needs follow from its markers, which most folders give to all their
+tests. Each need is checked once, when the first test with it is about to run; the result is a sentence that tells a
+person what to do.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from legacy_consumer.errors import JavaMissingError
 from legacy_consumer.sandbox.servers.java import find_java
 
 TIERS = ("unit", "simulation", "contract", "integration", "interop", "chaos", "spark", "containers")
-"""In the order they run: what is cheap and says most comes first."""
+"""In the order in which they run: cheap and telling tiers first."""
 
 QUICK_TIERS = frozenset({"unit", "simulation"})
-"""Need nothing, so a failure here spares the wait for the servers."""
+"""These tiers need no server; after a failure in them no server is started."""
 
 MARKERS_OF_TIER: dict[str, tuple[str, ...]] = {
     "integration": ("kafka",),
@@ -31,27 +31,27 @@ MARKERS_OF_TIER: dict[str, tuple[str, ...]] = {
     "spark": ("spark",),
     "containers": ("containers",),
 }
-"""Markers that a folder gives to its tests. In tests/contract and tests/chaos, what wants servers says so by hand."""
+"""{tier: markers of all its tests}. In tests/contract and tests/chaos, tests that need servers have own markers."""
 
 DECODER = "legacy_consumer_native"
 
 
 class CannotRunError(Exception):
-    """A fixture's: what one test needs cannot be had here. The test is skipped with this sentence, and others run."""
+    """Raised by a fixture that this machine cannot provide. The test is skipped with this text; other tests run."""
 
 
 SERVER_MARKERS = frozenset({"zookeeper", "kafka", "interop", "spark", "containers"})
 
 
 def tier_of(path: Path, tests: Path) -> str:
-    """The folder directly under tests/ that path lies in; "unit" for what lies in none."""
+    """Return the folder directly under tests/ that holds the path; "unit" if that is no tier."""
     first = path.relative_to(tests).parts[0]
     return first if first in TIERS else "unit"
 
 
 @functools.cache
 def java_problem() -> str | None:
-    """Return why no server can be started with Java here, or None."""
+    """Return why Java can start no server here, or None."""
     try:
         find_java()
     except JavaMissingError as error:
@@ -61,7 +61,7 @@ def java_problem() -> str | None:
 
 @functools.cache
 def pyspark_problem() -> str | None:
-    """Return why neither Spark nor the ZooKeeper in its wheel can be started, or None."""
+    """Return why Spark and the ZooKeeper in its wheel cannot start here, or None."""
     if importlib.util.find_spec("pyspark") is None:
         return "pyspark is not installed: run `make .venv`"
     return java_problem()
@@ -69,7 +69,7 @@ def pyspark_problem() -> str | None:
 
 @functools.cache
 def decoder_problem() -> str | None:
-    """Return why no record set can be decoded, so that librdkafka fetches, or None."""
+    """Return why there is no decoder of record sets, so that librdkafka fetches, or None."""
     if importlib.util.find_spec(DECODER) is None:
         return "the crate in native/ is not built: `make native`, which needs cargo"
     return None
@@ -77,7 +77,7 @@ def decoder_problem() -> str | None:
 
 @functools.cache
 def docker_problem() -> str | None:
-    """Return why no container can be started, or None."""
+    """Return why no container can start here, or None."""
     if shutil.which("docker") is None:
         return "no docker on PATH"
     try:
@@ -94,17 +94,17 @@ NEEDS: dict[str, Callable[[], str | None]] = {
     "spark": pyspark_problem,
     "containers": docker_problem,
 }
-"""marker -> what this machine lacks. Whether Kafka's jars can be had shows when a fixture asks for them."""
+"""{marker: returns what this machine lacks, or None}. A missing Kafka jar shows only when a fixture asks for it."""
 
 
 def problem_of(markers: Iterable[str]) -> str | None:
-    """The first reason why a test with these markers cannot run here, or None."""
+    """Return the first reason why a test with these markers cannot run here, or None."""
     return next((problem for marker in sorted(markers) if (problem := NEEDS[marker]())), None)
 
 
 @dataclass(slots=True)
 class TierResult:
-    """How the tests of one tier did. missing: what this machine lacked -> tests skipped for it."""
+    """The results of one tier. missing: {what this machine lacked: number of tests skipped for it}."""
 
     outcomes: Counter[str] = field(default_factory=Counter)
     seconds: float = 0.0

@@ -6,7 +6,10 @@ import time
 
 
 def eventually(condition, timeout_s=90.0):
-    """Look until the condition holds; an error in looking counts as not yet. Fails after timeout_s."""
+    """Call condition until it returns a true value, and return that; an error counts as not yet.
+
+    Raises: AssertionError after timeout_s.
+    """
     deadline = time.monotonic() + timeout_s
     while True:
         error = None

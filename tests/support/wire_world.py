@@ -1,8 +1,8 @@
 """Brokers, ZooKeeper, the network and the clock of a columnar fetcher, in one thread and without real time.
 
-The fetcher is the real one, down to the bytes that it sends and receives. Made up are the sockets, the answers of the
-brokers, the opening of connections, and when time passes: only while somebody waits. So a schedule of minutes takes
-milliseconds, the same seed does the same again, and requests can be counted against the clock.
+The fetcher is real, down to the bytes that it sends and receives. The sockets, the brokers' answers, the opening of
+connections and the clock are fakes; time passes only while the fetcher waits. So a schedule of minutes takes
+milliseconds, a seed always gives the same schedule, and tests can count requests per second.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ BACKOFF_S = 0.2
 MAX_WAIT_MS = 100
 TIMEOUT_S = 4.0
 NONSENSE_HOSTS = ("kafka..lan", "a" * 64 + ".lan", ".", "xn--a.lan.")
-"""Names that cannot be encoded, or that no resolver is asked for."""
+"""Host names that cannot be encoded, or that no resolver would look up."""
 _HEAD_BYTES = 8
 
 
 class Pipe:
-    """The client's end of a connection to a made-up broker."""
+    """The client's socket of a connection to a fake broker."""
 
     _numbers = itertools.count(1_000_000)
 
@@ -59,7 +59,7 @@ class Pipe:
         self._number = next(self._numbers)
         self._sent = b""
         self.incoming: list[tuple[float, bytes]] = []
-        """(when, bytes); no bytes = the broker hangs up."""
+        """[(arrival time, bytes)]; empty bytes = the broker closes the connection."""
         self.is_closed = False
         self._least = 1
 
@@ -124,13 +124,13 @@ class Pipe:
 
 
 class Broker:
-    """Answers fetches of version 10 without sessions. fault: what goes wrong with a call, see World."""
+    """A broker that answers fetches of version 10 without sessions. For faults see World."""
 
     def __init__(self, world, broker_id, host="broker"):
         self.world = world
         self.address = BrokerAddress(broker_id, host, 9000 + broker_id, 4)
         self.calls = Counter()
-        """How often it was connected to ("connect"), and asked ("fetch")."""
+        """The number of connections to it ("connect"), and of its fetch requests ("fetch")."""
 
     def take(self, pipe, request):
         key, _, correlation_id, name_size = struct.unpack_from(">hhih", request)
@@ -197,7 +197,7 @@ class Broker:
             case "cut-records" if records:
                 records = records[: world.random.randrange(1, len(records))]
             case "damaged-records" if records:
-                # an offset is under no checksum: no reader can tell that one is wrong
+                # not in the offset: no checksum covers it, so no reader can notice a wrong one
                 at = world.random.randrange(8, len(batches[0][1]))
                 records = records[:at] + bytes([records[at] ^ 1 << world.random.randrange(8)]) + records[at + 1 :]
             case "too-large" if records:
@@ -244,10 +244,10 @@ class Broker:
 
 
 class Opening:
-    """A connection that is being made. fault: as World says."""
+    """A connection that is being opened. For faults see World."""
 
     def __init__(self, world, broker, on_done):
-        del on_done  # a client here waits for the clock
+        del on_done  # the fetcher waits on the fake clock instead
         self._world = world
         self._broker = broker
         broker.calls["connect"] += 1
@@ -290,7 +290,7 @@ class Opening:
 
 
 class Poll:
-    """Waits by letting the clock go on."""
+    """Replaces select.poll: a wait moves the world's clock."""
 
     def __init__(self, world):
         self._world = world
@@ -324,7 +324,7 @@ class Poll:
 
 
 class NoThread:
-    """Stands for a thread that is there: the world itself does its work."""
+    """Replaces a running thread; the world does its work."""
 
     def is_alive(self):
         return True
@@ -334,7 +334,7 @@ class NoThread:
 
 
 class SteppedLeaderFinder(LeaderFinder):
-    """Looks when it is asked for news, if something is due."""
+    """A leader finder without a thread: it looks for leaders when the fetcher asks for news and a look is due."""
 
     def __init__(self, world, reader):
         super().__init__(reader, backoff_s=BACKOFF_S, on_news=lambda: None)
@@ -353,7 +353,7 @@ class SteppedLeaderFinder(LeaderFinder):
 
 
 class SteppedPositionFinder(PositionFinder):
-    """As SteppedLeaderFinder."""
+    """A position finder without a thread: it looks when the fetcher takes results and a look is due."""
 
     def __init__(self, world, reset_to):
         super().__init__(lambda: world.log_offsets, reset_to=reset_to, backoff_s=BACKOFF_S)
@@ -376,7 +376,7 @@ class SteppedPositionFinder(PositionFinder):
 
 
 class LogOffsets:
-    """The ends of the logs, as their leaders say. Faults: of the call "offsets" of a leader."""
+    """The log ends that leaders report. Faults: of the call "offsets" of a leader."""
 
     def __init__(self, world):
         self._world = world
@@ -385,7 +385,7 @@ class LogOffsets:
         return self._asked(partitions, lambda _: 0)
 
     def latest(self, partitions):
-        # with "log-end-behind" the leader is a new one that has not heard of its followers yet
+        # "log-end-behind": a new leader that does not know yet what its followers have
         return self._asked(partitions, lambda tp: len(self._world.logs[tp]))
 
     def at_time(self, partition, time_ms):
@@ -408,7 +408,7 @@ class LogOffsets:
 
 
 class Store:
-    """The store from which leaders are read. Its faults are of the call "zookeeper", of no broker."""
+    """The store from which the leader finder reads. Faults: of the call "zookeeper", with broker None."""
 
     def __init__(self, world, store):
         self._world = world
@@ -434,7 +434,7 @@ class Store:
 
 
 class World:
-    """brokers lead partitions in turn. fault(broker, call): what goes wrong with this call, "" for nothing."""
+    """Brokers lead the partitions in turn. fault(broker, call): returns the name of the call's fault, or ""."""
 
     def __init__(
         self, random, *, brokers=2, partitions=4, messages=30, read_committed=False, reset_to=EARLIEST, **settings
@@ -442,14 +442,14 @@ class World:
         self.random = random
         self.now = 1000.0
         self.fault = lambda broker, call: ""
-        # brokers from 2.3 on note the last stable offset before they read the log
+        # from version 2.3 on, brokers read the last stable offset before the log, so it may be lower than the data
         self.stable = lambda tp: random.randrange(len(self.logs[tp]) + 1)
         self._reset_to = reset_to
         self.openings = []
         self.zookeeper_reads = 0
         self.received_bytes = 0
         self.waits = 0
-        """How often the sockets were waited for."""
+        """The number of waits for sockets."""
         self.late_s = 2 * TIMEOUT_S
         self.slow_s = 0.5
         self.brokers = [Broker(self, number) for number in range(brokers)]
@@ -506,7 +506,7 @@ class World:
         raise BrokersUnavailableError(f"{address} is not asked for metadata here")
 
     def append(self, tp, values):
-        """Write behind the log's end."""
+        """Append values to the log."""
         begun_at = len(self.logs[tp])
         self.logs[tp] += values
         self.batches[tp] += self._written(self.logs[tp], begun_at)
@@ -534,8 +534,8 @@ class World:
         self.zookeeper.set_data(path, json.dumps(state).encode())
 
     def wait(self, longest_s, arrivals=()):
-        """Let the clock go on to what comes next, at most so far."""
-        # the fetcher has taken an opening that is due, or an interrupted poll has forgotten it
+        """Move the clock to the next event, at most by longest_s."""
+        # only openings that are not due: the fetcher has taken a due one, or an interrupted poll has forgotten it
         events = [*arrivals, *(opening.due for opening in self.openings if opening.due > self.now)]
         events += [self._leader_finder.due(), self._finder.due()]
         self.now = min(self.now + longest_s, max(self.now + 1e-6, min(events)))

@@ -1,4 +1,4 @@
-"""xxHash-32 with seed 0, for the few bytes of an LZ4 frame's header."""
+"""xxHash-32 with seed 0, for the short header of an LZ4 frame."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _LONG = 16
 
 
 def xxh32(data: bytes) -> int:
-    """The hash of fewer than 16 bytes. Raises: ValueError for more, which are hashed another way."""
+    """Return the hash of fewer than 16 bytes. Raises: ValueError for more, for which the algorithm differs."""
     if len(data) >= _LONG:
         msg = f"{len(data)} bytes are too many for a header"
         raise ValueError(msg)

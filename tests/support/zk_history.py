@@ -1,7 +1,7 @@
-"""Everything that was ever written to a ZooKeeper server, in order: read from its transaction log.
+"""All writes of a ZooKeeper server, in order, from its transaction log.
 
-Watches tell only that something changed and a look shows only what stands; the log has each transaction, with its zxid,
-its time and the session behind it. The server writes to it before it answers.
+A watch tells only that a znode changed, and a read returns only the present data. The log has each transaction, with
+its zxid, its time and its session. The server writes to it before it answers.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 
 _FILE_HEADER_BYTES = 16
 _CREATIONS = {1, 15, 19, 21}
-"""create, create2, createContainer, createTTL: path, data, ACLs; the first two go on with whether it is ephemeral."""
+"""create, create2, createContainer, createTTL: path, data, ACLs; in the first two an "is ephemeral" follows."""
 _WITH_EPHEMERALS = {1, 15}
 _DELETE, _SET_DATA, _MULTI, _CLOSE_SESSION, _ERROR = 2, 5, 14, -11, -1
 _DELETE_CONTAINER = 20
@@ -21,7 +21,7 @@ _DELETE_CONTAINER = 20
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One znode came, changed or went. data: None = it went. at: seconds since 1970, by the server's clock."""
+    """The creation, change or deletion of one znode. data: None = deleted. at: seconds since 1970, server's clock."""
 
     zxid: int
     at: float
@@ -31,13 +31,13 @@ class Change:
 
 
 class ZkHistory:
-    """The changes of one server, whose dataLogDir is the folder."""
+    """The changes of the server with this dataLogDir."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder / "version-2"
 
     def below(self, path: str) -> dict[str, list[Change]]:
-        """{znode: its changes in order}, of every znode that ever stood below a path."""
+        """Return {path: its changes in order} of every znode that ever was below a path."""
         found: dict[str, list[Change]] = {}
         for change in self.changes():
             if change.path.startswith(f"{path}/"):
@@ -45,7 +45,7 @@ class ZkHistory:
         return found
 
     def changes(self) -> Iterator[Change]:
-        """All of them, in order."""
+        """Yield all changes, in order; the end of a session deletes its ephemeral znodes."""
         ephemerals: dict[int, set[str]] = {}
         for file in sorted(self._folder.glob("log.*"), key=lambda file: int(file.suffix[1:], 16)):
             for session, zxid, at, kind, body in _transactions(file.read_bytes()):
@@ -65,7 +65,7 @@ class ZkHistory:
 
 
 class _Record:
-    """Reads fields of a jute record one after another."""
+    """Reads the fields of a jute record one after another."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -85,7 +85,7 @@ class _Record:
         return self.buffer().decode()
 
     def is_ephemeral(self) -> bool:
-        """Behind the path and the data of a creation."""
+        """Read on after the path and the data of a creation. Returns: whether the znode is ephemeral."""
         for _ in range(max(0, self.take("i")[0])):
             self.take("i")
             self.buffer(), self.buffer()
@@ -93,7 +93,7 @@ class _Record:
 
 
 def _transactions(log: bytes) -> Iterator[tuple[int, int, float, int, bytes]]:
-    """(session, zxid, time, type, record); the file is filled up with zeros, and its last entry may be half there."""
+    """Yield (session, zxid, time, type, record). Zeros fill the file up, and its last entry may be incomplete."""
     at = _FILE_HEADER_BYTES
     while at + 12 <= len(log):
         _, length = struct.unpack_from("!qi", log, at)
