@@ -1,37 +1,36 @@
-"""Judges a history: what was lost, delivered twice, handed out by whom it did not belong to, committed by zombies.
+"""Judges a history: lost and repeated messages, deliveries and commits of members that did not own the partition.
 
-Pure: events in, figures and violations out. It believes what members wrote down about messages and commits, and what
-ZooKeeper showed; nothing of it comes from inside a member.
+Pure: events in, figures and violations out. It relies on the messages and commits that members recorded, and on the
+observer's view of ZooKeeper; it does not look inside members.
 
-lost            every acknowledged message is handed out at least once. Behind an operator's reset forward the range
-                from the offset that stood to the one that was written may be left out, and nothing else.
-not moved       what a user seeks comes next, and comes again: the first message that the member is asked for after the
-                call is the one sought. What an operator moves back with `offsets reset --live` comes again, if the
-                command says that it is done.
-paused          a member hands out nothing of a partition that its user has paused, until it is resumed.
-wrong           what a member hands out at an offset is, byte for byte, what was acknowledged there.
-aborted         a member that reads committed messages hands out nothing of a transaction that was aborted.
-order           a life begins at the offset that was committed when it began, and goes on without gap or repetition,
-                but for a jump to an offset that somebody else wrote meanwhile, or that its user sought. An offset where
-                nothing was acknowledged is no gap: there stands the end of a transaction, or what was aborted.
-again           what a member gave up in order is not handed out again. After a forced hand-over (a kill, a session's
-                end, a theft, a freeze) only what was not committed is. What the user's code had in hand when it called
-                shutdown() may come again: a signal handler may have called it.
-two owners      no member hands out a message of a partition after another member's life of it has begun. A member that
-                a JVM member or a stranger robbed of its owner znode may until its next audit; members of the JVM are
+lost            Members hand out every acknowledged message at least once. After an operator's reset forward, only the
+                messages from the offset before to the written one may be missing.
+not moved       After a user's seek, the first message that the user asks for is at the sought offset. Messages that an
+                operator moved back over with `offsets reset --live` come again, if the command says that it is done.
+paused          A member hands out no message of a partition that its user has paused, until the user resumes it.
+wrong           A member hands out at each offset, byte for byte, the message that was acknowledged there.
+aborted         A read_committed member hands out no message of an aborted transaction.
+order           A life begins at the offset that was committed when it began, and continues without gap or repetition,
+                except for a jump to an offset that another client wrote meanwhile, or that its user sought. An offset
+                without an acknowledged message is no gap: it holds the end of a transaction, or an aborted message.
+again           Messages that a member handed out before it released a partition in order do not come again. After a
+                forced hand-over (a kill, a session's end, a theft, a freeze), only messages that were not committed
+                come again. Messages in hand when the user's code calls shutdown() may come again: a signal handler may
+                have called it.
+two owners      No member hands out a message of a partition after another member's life of it has begun. A member whose
+                owner znode a JVM member or a stranger deleted may, until its next audit. Messages of JVM members are
                 only counted.
-after thaw      a Python member that was stopped for longer than its session hands out nothing of what it owned before,
-                but for what its user was being handed in the very moment when it was stopped: what one call returns
-                that had found the lease to hold before the freeze. No further look can help that, for there is always
-                a last one; it is counted as in_the_act.
-zombie commit   no commit succeeds after another member has claimed and read the offset.
-committed ahead no commit passes what its member handed out.
-backwards       no commit of a Python member lies below the offset that stood, unless an operator or a member of the
-                JVM wrote that, or its user sought that.
-not settled     after each fault every partition flows again in time.
-broken          no member's process ends with an error, nor a stream. A command ends in time, with the code 0 or 1, and
+after thaw      A Python member that was frozen for longer than its session hands out no message of partitions that it
+                owned before; except in one call that had found the lease to hold before the freeze. No further check
+                of the lease can prevent that, because there is always a last one; it is counted as in_the_act.
+zombie commit   No commit succeeds after another member has claimed the partition and read the offset.
+committed ahead No commit is beyond the messages that its member handed out.
+backwards       No commit of a Python member is below the offset before, unless an operator or a JVM member wrote that
+                one, or its user sought back.
+not settled     After each fault every partition flows again in time.
+broken          No member's process and no stream ends with an error. A command ends in time, with the code 0 or 1, and
                 without a traceback.
-left behind     when all have left there are no owner znodes, and what was handed out last is committed.
+left behind     When all members have left there are no owner znodes, and the last handed out messages are committed.
 """
 
 from __future__ import annotations
@@ -49,7 +48,10 @@ from tests.chaos.settling import Flow
 
 @dataclass(frozen=True)
 class Rules:
-    """audit_slack_s: an audit waits until its member has settled. settle_s: the longest that settling may take."""
+    """Bounds in seconds.
+
+    audit_slack_s: how long an audit may wait until its member has settled. settle_s: how long settling may take.
+    """
 
     audit_s: float
     session_timeout_s: float
@@ -58,7 +60,7 @@ class Rules:
 
 
 def check(events: Iterable[Event], rules: Rules) -> dict:
-    """The figures; "violations" lists what was broken, each with its name in front."""
+    """Return the figures; "violations" lists the broken promises, each text with its name in front."""
     story = Story(events)
     found: list[str] = []
     figures = {
@@ -111,7 +113,7 @@ def _check_contents(story: Story, found: list[str]) -> dict:
     wrong = aborted = 0
     for delivery in story.deliveries:
         if story.kinds.get(delivery.who) != PYTHON:
-            continue  # of the JVM only offsets are written down
+            continue  # JVM members record only offsets
         acked, undone = story.acked[delivery.partition], story.aborted[delivery.partition]
         offsets = range(delivery.first, delivery.last + 1)
         differing = [offset for offset in offsets if not _is_right(delivery, offset, acked, undone)]
@@ -130,7 +132,7 @@ def _is_right(
     if delivery.seq is None:
         return False
     produced = acked[offset][0] if offset in acked else undone.get(offset)
-    # of a producer's try whose answer was lost the offset is not known
+    # None: the offset of a producer's try whose answer was lost is not known
     return produced is None or produced == delivery.seq + offset - delivery.first
 
 
@@ -161,7 +163,7 @@ def _check_order_in(life: Life, deliveries: Iterable[Delivery], acked: Collectio
         first, rule = delivery.first, "order"
         while sought and sought[0].ended < delivery.asked:
             expected, rule = sought.pop(0).offset, "not moved"
-        # a seek beside the call: it may have come first
+        # a seek from another thread during the call may have come first
         beside = [move for move in sought if move.began < delivery.at and _follows(first, move.offset, acked)]
         if beside:
             del sought[: sought.index(beside[0]) + 1]
@@ -192,7 +194,7 @@ def _check_moved(story: Story, found: list[str]) -> dict:
 
 
 def _is_moved_again(story: Story, move: Move) -> bool:
-    """Return whether somebody else moved it at the same time, or later."""
+    """Return whether another seek or reset moved the partition at the same time, or later."""
     return any(
         other is not move and other.partition == move.partition and other.ended > move.began for other in story.moves
     )
@@ -215,7 +217,7 @@ def _check_commands(story: Story, found: list[str]) -> dict:
 
 
 def _check_repeated(story: Story, found: list[str]) -> dict:
-    """Find the member that handed each repeated message out before."""
+    """Find the cause of each repeated message; count the causes, and report those without a good one."""
     causes: Counter[str] = Counter()
     last: dict[int, dict[int, Delivery]] = defaultdict(dict)
     for delivery in story.deliveries:
@@ -245,7 +247,7 @@ def _cause(story: Story, earlier: Delivery, delivery: Delivery, offset: int) -> 
             move.partition == life.partition
             and move.began < delivery.at
             and move.offset <= offset
-            # a seek holds when it returns; of what an operator writes a member learns by its next commit
+            # a seek holds when it returns; a member learns of an operator's write at its next commit
             and (before.began if move.who == OPERATOR else earlier.asked) < move.ended
         ):
             return "operator" if move.who == OPERATOR else "seek"
@@ -254,7 +256,7 @@ def _cause(story: Story, earlier: Delivery, delivery: Delivery, offset: int) -> 
     if before is life:
         return "own jump"
     if life.began < before.began:
-        return "too late"  # by a member that does not own it any more, which is judged elsewhere
+        return "too late"  # a member that no longer owns the partition; _check_owners judges that
     if any(before.began < frozen < before.ended for frozen, _ in story.freezes[before.who]):
         return "frozen"
     if before.how == "killed":
@@ -266,13 +268,13 @@ def _cause(story: Story, earlier: Delivery, delivery: Delivery, offset: int) -> 
             return "in hand at shutdown"
         if story.is_robbed(before):
             return "stolen"
-        # an orderly release is over before the next member claims: this one left after its session had ended
+        # an orderly release ends before the next member claims, so this one ended after its session had ended
         return "session lost" if before.session_ended or life.began < before.ended else "again"
     return "two owners"
 
 
 def _was_in_hand_at_shutdown(story: Story, delivery: Delivery) -> bool:
-    """Return whether a signal handler called shutdown() on the consuming thread, with these as the last in its hand."""
+    """Return whether these were in the consuming thread's hand when a signal handler called shutdown() on it."""
     told = story.told_to_end.get(delivery.who)
     if told is None or told["call"] != "shutdown" or told["on"] != "main":
         return False
@@ -280,7 +282,7 @@ def _was_in_hand_at_shutdown(story: Story, delivery: Delivery) -> bool:
 
 
 def _is_moved_by_jvm(story: Story, life: Life, offset: int, since: float) -> bool:
-    """Return whether a write that no Python member and no operator made put the offset back."""
+    """Return whether a write of neither a Python member nor an operator moved the offset back."""
     return story.has_jvm and any(
         write.who == UNSEEN and write.offset <= offset and since < write.at <= life.ended
         for write in story.writes[life.partition].values()
@@ -326,9 +328,8 @@ def _check_owners(story: Story, rules: Rules, found: list[str]) -> dict:
 def _is_robbed(story: Story, life: Life, other: Life) -> bool:
     """Return whether another client deleted the owner znode of this life while its session lived on.
 
-    A member of the JVM deletes by path alone, also what another member has claimed since. Then the other life begins
-    before this one ends, however this one ends: its member may be asked to release the partition before it knows that
-    it has lost it.
+    A JVM member deletes by path, without a check of the owner. Then the other life begins before this one ends, and
+    this one may also end in a release, if its member must release the partition before it knows of the loss.
     """
     if life.how not in ("dropped", "released") or life.ended <= other.began:
         return False
@@ -336,10 +337,10 @@ def _is_robbed(story: Story, life: Life, other: Life) -> bool:
 
 
 def _was_leased(delivery: Delivery, thawed: float) -> bool:
-    """Return whether the call that returned these looked at the lease, and did so before its process was stopped.
+    """Return whether the call that returned these messages had checked the lease before its process was frozen.
 
-    Who is stopped looks at nothing, and was thawed only after that was noted: what was seen before that was seen before
-    the freeze.
+    A frozen process checks nothing, and the runner thaws it after it has recorded the time: so a check before that time
+    was before the freeze.
     """
     return delivery.looked is not None and delivery.asked <= delivery.looked < thawed
 
@@ -357,9 +358,9 @@ def _check_zombie_commits(story: Story, found: list[str]) -> dict:
         if commit.outcome != "committed":
             counted["refused" if commit.outcome in ("foreign", "unowned") else commit.outcome] += 1
         elif other.kind == PYTHON and (commit.version or 0) <= other.version:
-            continue  # written before the other one read it
+            continue  # written before the other member read the offset
         elif other.kind == JVM and commit.began <= other.began:
-            continue  # perhaps written before
+            continue  # perhaps written before the other member's claim
         elif _is_robbed(story, life, other):
             counted["by a robbed member"] += 1
         else:
@@ -376,7 +377,7 @@ def _check_committed_ahead(story: Story, found: list[str]) -> dict:
         life = commit.life
         if life is None or commit.outcome != "committed":
             continue
-        # on its way when somebody took the owner znode away, it tells of the life that was over when it was answered
+        # the owner znode may be deleted while the commit is on its way: the commit is then of an earlier life
         own = [one for one in story.lives[commit.partition] if one is life or _is_earlier_of(commit, one)]
         reached = max((last + 1 for one in own for at, _, last in one.runs if at <= commit.at), default=0)
         reached = max(reached, life.start or 0, *life.foreign, 0)
@@ -416,7 +417,7 @@ def _check_backwards(story: Story, found: list[str]) -> dict:
 
 
 def _mover_between(story: Story, partition: int, before: Write, write: Write) -> str | None:
-    """Who moved the partition to this offset, or further back, since the commit before was on its way."""
+    """Return who moved the partition to this offset, or further back, since the write before began; None if nobody."""
     return next(
         (
             move.who
@@ -431,12 +432,12 @@ def _mover_between(story: Story, partition: int, before: Write, write: Write) ->
 
 
 def _check_settled(story: Story, rules: Rules, found: list[str]) -> dict:
-    """For each fault: until every partition flowed again, and how long a message had to wait meanwhile."""
+    """Check for each fault how long it took until every partition flowed again, and how long messages waited."""
     flow = Flow(story)
     told = []
     faults = sorted(story.faults, key=lambda fault: fault.began)
     for fault in faults:
-        # faults that struck at the same time settle together; then comes the next
+        # faults of one round settle together; the next fault begins after that
         flowed = min((at for at in story.flowed if at > fault.ended), default=math.inf)
         settled = flow.settled(fault, min((later.began for later in faults if later.began > flowed), default=None))
         told.append({**settled, "fault": fault.name, "target": fault.target, "seconds": fault.ended - fault.began})

@@ -1,8 +1,7 @@
 """The faults of a chaos run, and a schedule of them from a seed.
 
-A fault does its deed, notes when it began and when it was over, and leaves things so that the group can recover: a
-dead server is started again beside what follows, a dead member is replaced. room: two faults of different rooms may
-happen at the same time.
+A fault acts, records its begin and end, and lets the group recover: a dead server starts again during the next faults,
+another member replaces a dead one. room: two faults of different rooms may happen at the same time.
 """
 
 from __future__ import annotations
@@ -34,14 +33,18 @@ STRANGER_PAUSE_S = 0.15
 INTERRUPTS = 20
 PAUSE_S = 2.5
 BACK = (10, 40, 150)
-"""By how many messages operators and users go back."""
+"""The numbers of messages by which operators and users go back."""
 SKIPPED = 20
-"""Messages of a partition without a consumer, for an operator to skip."""
+"""The number of new messages of a partition without an owner before an operator skips them."""
 
 
 @dataclass(frozen=True)
 class Fault:
-    """act(world, random, strike): strike(target) is called when it begins; what it returns repairs afterwards."""
+    """One kind of fault.
+
+    act(world, random, strike): carries it out, and calls strike(target) when it begins. Returns: a function that
+    repairs afterwards, or None.
+    """
 
     name: str
     room: str
@@ -58,7 +61,7 @@ def member_kill(world, random, strike, kind=None):
 
 
 def join(world, gone):
-    """A member joins in place of one that is gone: a change like any other, so it is noted as one."""
+    """Let a member join in place of one that is gone, and record that as a fault of its own."""
     number = world.next_fault()
     member = world.join(gone.kind, instead_of=gone)
     world.note_fault("member joins", member.name, "begin", number)
@@ -69,7 +72,7 @@ def join(world, gone):
 
 
 def group_leader_kill(world, random, strike):
-    """The leader of a led group dies: at rest, when it has asked for a round, or when it has written a generation."""
+    """Kill the leader of a led group: at rest, after it has asked for a round, or after it has written a generation."""
     when = random.choice(("Stable", "PreparingRebalance", "a generation is written"))
     leader = patiently(lambda: _a_leader(world))
     newcomer = None
@@ -81,7 +84,7 @@ def group_leader_kill(world, random, strike):
     strike(leader.name)
     world.kill(leader)
     if newcomer is not None:
-        # in place of the one that was killed
+        # the newcomer takes the place of the killed leader
         newcomer.process.wait_until(newcomer.is_ready, "joining")
         return None
     return lambda: join(world, leader)
@@ -104,7 +107,7 @@ def member_leave(world, random, strike):
 
 
 def member_terminate(world, random, strike):
-    """SIGTERM: the handler ends the streams, or shuts the member down, on the thread that consumes or on another."""
+    """Send SIGTERM: the handler ends the streams, or shuts the member down, on the consuming or another thread."""
     member = random.choice(world.awake("python"))
     strike(member.name)
     del world.members[member.name]
@@ -114,7 +117,7 @@ def member_terminate(world, random, strike):
 
 
 def user_does(world, random, strike, what, on=None):
-    """A member's user does something to it: see user.py. on: where that member consumes."""
+    """Give a command to a member's user: see user.py. on: the thread on which that member must consume."""
     member = random.choice([member for member in world.awake("python") if on in (None, member.on)])
     strike(member.name)
     world.have_done(member, what)
@@ -125,7 +128,7 @@ def user_seeks(world, random, strike):
 
 
 def member_freeze(world, random, strike, kind=None):
-    """SIGSTOP until the session is over, then SIGCONT; with full hands and buffers, so that much can go wrong."""
+    """Freeze a member with messages in hands and buffers by SIGSTOP, until its session has ended; then thaw it."""
     member = random.choice(world.awake(kind))
     world.fill(member, BACKLOG)
     strike(member.name)
@@ -150,7 +153,7 @@ def zookeeper_leader_kill(world, random, strike):
 
 
 def no_quorum(world, random, strike):
-    """Kill the leader and another broker; for a while no client can write or read."""
+    """Kill ZooKeeper's leader and another of its servers; for a while no client can write or read."""
     world.finish_repairs()
     ensemble = world.servers.ensemble
     leader = ensemble.leader()
@@ -181,7 +184,7 @@ def controller_kill(world, random, strike):
 
 
 def power_cut(world, random, strike):
-    """All brokers die at once, so that no replica of any partition is left."""
+    """Kill all brokers at once, so that no replica of any partition is left."""
     strike("all brokers")
     for broker in world.kafka.brokers:
         broker.kill()
@@ -216,22 +219,22 @@ def _proxied(world, strike, through, disturb, seconds):
 
 
 def zookeeper_cut(world, random, strike):
-    """One member loses ZooKeeper for longer than its session lasts."""
+    """Cut one member off from ZooKeeper for longer than its session lasts."""
     _proxied(world, strike, "zookeeper", lambda proxy: proxy.cut(), CUT_S)
 
 
 def zookeeper_silence(world, random, strike):
-    """One member's connections to ZooKeeper stay open, and nothing comes through for longer than a session."""
+    """Keep one member's connections to ZooKeeper open, but pass no bytes for longer than its session lasts."""
     _proxied(world, strike, "zookeeper", lambda proxy: proxy.pause(), CUT_S)
 
 
 def zookeeper_blink(world, random, strike):
-    """One member loses ZooKeeper for a moment."""
+    """Cut one member off from ZooKeeper for a moment."""
     _proxied(world, strike, "zookeeper", lambda proxy: proxy.cut(), BLINK_S)
 
 
 def zookeeper_slow(world, random, strike):
-    """One member's requests to ZooKeeper and the answers take 0.4 s each."""
+    """Delay one member's requests to ZooKeeper, and the answers, by 0.4 s each."""
     _proxied(world, strike, "zookeeper", lambda proxy: proxy.slow(0.4), SLOW_S)
 
 
@@ -244,7 +247,7 @@ def brokers_slow(world, random, strike):
 
 
 def operator_rewinds(world, random, strike):
-    """An operator puts an offset back while somebody consumes the partition."""
+    """Move an offset back, as an operator does, while a member consumes the partition."""
     partition = random.choice(sorted(world.own_by_now()) or [0])
     back = random.choice(BACK)
     _write_offset(world, strike, partition, lambda before: max(0, before - back))
@@ -253,8 +256,8 @@ def operator_rewinds(world, random, strike):
 def operator_skips(world, random, strike):
     """Move an offset to the log's end, as an operator does; of a partition without an owner, if there is one.
 
-    If there is none, then of one whose consumer has got much to do. Not beyond the end: that is no offset of the log,
-    and a member would go where auto.offset.reset says.
+    Else of a partition with many new messages. Not beyond the end: such an offset is outside the log, and a member
+    would begin where auto.offset.reset says.
     """
     partition = _growing_orphan(world)
     if partition is None:
@@ -266,7 +269,7 @@ def operator_skips(world, random, strike):
 
 
 def _growing_orphan(world):
-    """A partition without a living owner, once its log has grown since it was first seen to have none."""
+    """Wait for a partition without a living owner whose log has grown by SKIPPED meanwhile; None if none comes."""
     ends = {}
 
     def grown():
@@ -284,7 +287,7 @@ def _growing_orphan(world):
 
 
 def _look_for(look):
-    """The first thing that a look finds; None if none does in time."""
+    """Call look() until it returns something, and return that; None if time is up."""
     deadline = time.monotonic() + OPERATOR_WAITS_S
     while (found := look()) is None and time.monotonic() < deadline:
         between_looks()
@@ -302,7 +305,7 @@ def _write_offset(world, strike, partition, target):
         began = time.monotonic()
         return began, before, offset, store.set_data(path, b"%d" % offset, znode.stat.version)
 
-    # BadVersionError, too: the owner was quicker
+    # write() is repeated after a BadVersionError, too: the owner has committed meanwhile
     began, before, offset, stat = patiently(write)
     world.history.write(
         "operator", partition=partition, offset=offset, version=stat.version, before=before, began=began
@@ -311,7 +314,7 @@ def _write_offset(world, strike, partition, target):
 
 
 def operator_resets_live(world, random, strike):
-    """Move some partitions of Python members with the command: back, or to the log's end."""
+    """Reset some partitions of Python members with `offsets reset --live`: back, or to the log's end."""
     ours = sorted(world.own_by_now("python") & world.observer.offsets.keys())
     targets = {}
     for partition in random.sample(ours, random.randint(1, len(ours))):
@@ -323,7 +326,7 @@ def operator_resets_live(world, random, strike):
 
 
 def operator_looks(world, random, strike):
-    """The commands that only look."""
+    """Run the commands that only read."""
     strike("everything")
     command(world, "groups", "describe", GROUP)
     command(world, "groups", "verify", GROUP)
@@ -331,7 +334,7 @@ def operator_looks(world, random, strike):
 
 
 def stranger_writes(world, random, strike):
-    """Somebody writes and deletes what the ACLs leave open, and goes; then an operator clears up."""
+    """Let a stranger write and delete what the ACLs allow; then let an operator clean up."""
     jvm = any(member.kind == "jvm" for member in world.members.values())
     stranger = Stranger(world.servers.ensemble.connect, GROUP, TOPIC, random, world.history, jvm=jvm)
     patiently(stranger.start)
@@ -394,24 +397,24 @@ SHORT = (
     ("user seeks back",),
     ("member gets SIGTERM", "ZooKeeper blinks"),
 )
-"""The fixed faults of the short run; the seed decides which member or server each one strikes."""
+"""The faults of the short run; the seed decides which member or server each one hits."""
 
 
 OF_THE_JVM = frozenset({"JVM member frozen"})
 OF_LED_GROUPS = frozenset({"leader of the group kill -9"})
-"""Faults that need such a member, or such a group."""
+"""Faults that need a JVM member (OF_THE_JVM), or a led group."""
 NEEDS_ZOOKEEPER = {"more partitions", "operator rewinds", "operator skips"}
-"""The faults whose own write must not be lost half-way."""
+"""Faults with a write of their own to ZooKeeper, which no fault of ZooKeeper may interrupt."""
 
 
 def may_meet(one, other):
-    """Return whether two faults may strike at the same time."""
+    """Return whether two faults may happen at the same time."""
     unsure = {one.name, other.name} & NEEDS_ZOOKEEPER and "zookeeper" in (one.room, other.room)
     return one.room != other.room and not unsure
 
 
 def drawn(random, together=0.3, without=()):
-    """Faults without end, sometimes two of different rooms at once; more partitions only a few times."""
+    """Yield faults without end, sometimes two of different rooms at once; "more partitions" at most four times."""
     names = [name for name in FAULTS if name not in without]
     weights = [FAULTS[name].weight for name in names]
     grown = 0
@@ -432,7 +435,7 @@ def strike_all(world: World, names) -> None:
     faults = [FAULTS[name] for name in names]
     if any(fault.needs_full_replicas for fault in faults):
         world.await_full_replicas()
-    # each has its own, so that a seed draws the same whichever thread comes first
+    # a generator for each fault, so that a seed draws the same in any order of the threads
     randoms = [Random(world.random.random()) for _ in faults]
     repairs = list(world.workers.map(partial(_one, world), faults, randoms))
     world.await_flow(time.monotonic())

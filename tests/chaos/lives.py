@@ -1,7 +1,7 @@
-"""Puts a history's events together: what each member owned from when to when, handed out and committed meanwhile.
+"""Joins a history's events: when each member owned which partitions, and what it handed out and committed meanwhile.
 
-A *life* is one member's ownership of one partition. Of a Python member it lasts from its own `assigned` to its own
-`revoked`, or until it is killed; of a JVM member as long as the owner znode shows it.
+Here, a *life* is one member's ownership of one partition. A Python member's life lasts from its `assigned` to its
+`revoked`, or until it is killed; a JVM member's life lasts as long as the owner znode names it.
 """
 
 from __future__ import annotations
@@ -19,9 +19,11 @@ JVM, PYTHON = "jvm", "python"
 
 @dataclass(eq=False)
 class Life:
-    """start: the committed offset it began at, None = the log's beginning; version: of that offset's znode.
+    """One member's ownership of one partition.
 
-    how: released, dropped, killed, left; "" while it lasts. runs: [(at, first, last)] handed out.
+    start: the committed offset at which it began, None = the log's beginning; version: of that offset's znode.
+    how: how it ended: released, dropped, killed, left or gone; "" while it lasts. runs: [(at, first, last)] handed out.
+    foreign: offsets of other clients from which the member may continue.
     """
 
     who: str
@@ -39,16 +41,16 @@ class Life:
 
     @property
     def consumed(self) -> int:
-        """The offset after all it handed out."""
+        """The offset after all messages that it handed out."""
         return max((last + 1 for _, _, last in self.runs), default=self.start or 0)
 
 
 @dataclass(frozen=True)
 class Delivery:
-    """A run of messages handed out; life None if it handed out what it never owned.
+    """A run of messages that a member handed out. life: None if the member never owned the partition.
 
-    asked: when the user came for them. looked: when the member last found its lease to hold before it returned them;
-    None of a JVM member, which has none.
+    asked: when the user asked for them. looked: when the member last found its lease to hold before it returned them;
+    None for a JVM member, which has no lease.
     """
 
     at: float
@@ -78,7 +80,7 @@ class CommitTry:
 
 @dataclass(frozen=True)
 class Write:
-    """One version of an offset znode. who: a member, OPERATOR, or UNSEEN if only its result was seen."""
+    """One version of an offset znode. who: a member, OPERATOR, or UNSEEN if only the observer saw its result."""
 
     version: int
     offset: int
@@ -94,8 +96,8 @@ OPERATOR, UNSEEN = "the operator", "unseen"
 class Move:
     """A user's seek, or an operator's reset, from `before` to an offset.
 
-    who: the member whose user it was, or OPERATOR. ended: when the call had returned, or the command. sure: the command
-    said that it is done; if not, it may be.
+    who: the user's member, or OPERATOR. ended: when the call returned, or the command ended. sure: whether the command
+    said that it is done; if not, it may be done.
     """
 
     who: str
@@ -109,7 +111,7 @@ class Move:
 
 @dataclass(frozen=True)
 class Pause:
-    """What a user paused of a life. since: when the call had returned; until: when the user called for the end."""
+    """A user's pause of a partition. since: when the pause returned. until: when the user called resume."""
 
     life: Life
     since: float
@@ -130,7 +132,7 @@ def _move_of(event: Event, who: str, *, sure: bool = False) -> Move:
 
 
 class Story:
-    """All of a history, by what it is about."""
+    """A history's events, grouped by their subject."""
 
     def __init__(self, events: Iterable[Event]) -> None:
         self.events = list(events)
@@ -140,9 +142,9 @@ class Story:
         self.commits: list[CommitTry] = []
         self.writes: dict[int, dict[int, Write]] = defaultdict(dict)
         self.acked: dict[int, dict[int, tuple[int, float]]] = defaultdict(dict)
-        """{partition: {offset: (number, when)}}."""
+        """{partition: {offset: (number, time)}} of acknowledged messages."""
         self.aborted: dict[int, dict[int, int]] = defaultdict(dict)
-        """{partition: {offset: number}}."""
+        """{partition: {offset: number}} of messages in aborted transactions."""
         self.reads_committed: set[str] = set()
         self.moves: list[Move] = []
         self.pauses: list[Pause] = []
@@ -153,14 +155,14 @@ class Story:
         self.freezes: dict[str, list[tuple[float, float]]] = defaultdict(list)
         self.faults: list[FaultSpan] = []
         self.flowed: list[float] = []
-        """When the runner saw every partition flow again."""
+        """The times when the runner saw every partition flow again."""
         self.final: Event | None = None
         self.degraded = 0
         self.expired = 0
         self.failed: list[str] = []
         self.broken: list[str] = []
         self.fetchers: set[str] = set()
-        """That Python members said they fetch with."""
+        """The fetchers that Python members said they use."""
         self._names: dict[str, str] = {}
         self._now: dict[tuple[str, int], Life] = {}
         self._read: dict[tuple[str, int], tuple[int | None, int]] = {}
@@ -176,7 +178,7 @@ class Story:
         return JVM in self.kinds.values()
 
     def superseding(self, life: Life, before: float = math.inf) -> Life | None:
-        """The first life of the partition that another member began after this one, before that moment."""
+        """Return the first life of the partition that another member began after this one, and before a moment."""
         lives = self.lives[life.partition]
         after = bisect_right(lives, life.began, key=lambda other: other.began)
         for other in lives[after:]:
@@ -195,7 +197,10 @@ class Story:
         )
 
     def freeze_between(self, who: str, began: float, at: float) -> tuple[float, float] | None:
-        """When the member was frozen, beyond its session's end, and thawed between these moments; the last time."""
+        """Return (frozen at, thawed at) of the member's last freeze between these moments; None without one.
+
+        A freeze is longer than the session.
+        """
         found = [span for span in self.freezes[who] if began < span[0] and span[1] < at]
         return found[-1] if found else None
 
@@ -295,7 +300,7 @@ class Story:
             life.ended, life.how = at, how
 
     def _life_at(self, who: str, partition: int) -> Life | None:
-        """The latest one, over or not."""
+        """Return the member's latest life of the partition, ended or not."""
         return next((life for life in reversed(self.lives[partition]) if life.who == who), None)
 
     # Messages and offsets.

@@ -1,13 +1,12 @@
-"""Joins and leaves for as long as you like, in one process, and whether anything is left of them.
+"""Members that join and leave in one process for any time, and a check that they leave nothing behind.
 
-One member stays in a group and sees everybody else come and go. Several others in the same process join, consume, and
-leave, at the same time and again and again: in order, twice, from another thread, from inside their own listener, by
-ending their streams first, with a listener that raises, and with a session that the server has ended. Between rounds,
-when only the one that stays is left, everything that could have been left behind is counted: threads and file
-descriptors of this process, its memory, and the server's znodes, watches and connections.
+One member stays in the group. Several others in the same process join, consume and leave at the same time, again and
+again: in order, twice, from another thread, from inside their own listener, after ending their streams, with a listener
+that raises, and with a session that the server has ended. Between rounds, when only the staying member is left, the
+test counts all that the others could leave behind: threads and file descriptors of this process, its memory, and the
+server's znodes, watches and connections.
 
-All the while the metrics of the one that stays and those of an exporter are scraped, and compared with what was
-produced.
+Meanwhile it scrapes the metrics of the staying member and of an exporter, and compares them with the produced messages.
 
     python -m tests.chaos.long_lived --minutes 30 --json long_lived.json
 """
@@ -46,24 +45,24 @@ GROUP, TOPIC = "long-lived", "long-lived"
 PARTITIONS = 12
 COMPANIONS = 3
 MESSAGES_A_ROUND = 10
-"""To each partition."""
+"""The number of messages to each partition in a round."""
 WARM_UP_ROUNDS = 4
 DRAIN_TIMEOUT_MS = 2000
 SHUTDOWN_LIMIT_S = 8.0
-"""drain.timeout.ms and what a last commit and a release may take on a busy machine."""
+"""Seconds: drain.timeout.ms, and time for a last commit and a release on a busy machine."""
 REST_TIMEOUT_S = 30.0
 STILL_S = 2.0
 MEMORY_SLACK_KB = 12 * 1024
 MEMORY_SLACK_KB_A_JOIN = 1.0
 
 SERVER_COUNTS = ("znode_count", "ephemerals_count", "watch_count", "num_alive_connections")
-"""The server's own words for the last four of Count."""
+"""The ZooKeeper server's names for the last four fields of Count."""
 WAYS = ("in order", "twice", "another thread", "its listener", "streams first", "listener raises", "session ended")
 
 
 @dataclass(frozen=True)
 class Count:
-    """The counts at one moment. after_s: since the first member joined. joins: so far."""
+    """The counts at one moment. after_s: seconds since the start. joins: the number of joins so far."""
 
     after_s: float
     joins: int
@@ -77,7 +76,7 @@ class Count:
 
 
 class Listener:
-    """Does what its way of leaving says; shuts down by itself only once it is to leave."""
+    """The listener of a member that leaves in this way: it raises, or shuts its member down once that must leave."""
 
     def __init__(self, way, connector):
         self.way = way
@@ -96,7 +95,7 @@ class Listener:
 
 
 class LongLived:
-    """One cluster, one group, this process. start() and close(), or as a context manager."""
+    """One cluster and one group, with all members in this process; a context manager."""
 
     def __init__(self, seed=1):
         self.random = random.Random(seed)
@@ -118,7 +117,7 @@ class LongLived:
             self._producer = Producer({"bootstrap.servers": self._kafka.bootstrap_servers, "log_level": 0})
             self._produce(1)
             self._pool = ThreadPoolExecutor(COMPANIONS, thread_name_prefix="companion")
-            # its threads, and the producer's, are there from the first count on
+            # start all threads of the pool now, so that the first count has them
             meeting = threading.Barrier(COMPANIONS)
             list(self._pool.map(lambda _: meeting.wait(), range(COMPANIONS)))
         except BaseException:
@@ -135,8 +134,8 @@ class LongLived:
         self._zookeeper.close()
 
     def run(self, minutes, say=lambda line: None):
-        """The figures; "left behind" lists what did not return to where it was."""
-        # the libraries start what they keep for ever with the first one
+        """Run for this time. Returns: the figures; "left_behind" lists counts that did not return to the first ones."""
+        # with the first member, the libraries start threads that they keep for ever
         self._one_life("in order", 1)
         before = self.count_process()
         names = thread_names()
@@ -203,7 +202,7 @@ class LongLived:
             self.consumed += messages
 
     def _round(self):
-        """Everybody joins, consumes and leaves once, all at the same time."""
+        """Let all companions join, consume and leave once, at the same time."""
         self._produce(MESSAGES_A_ROUND)
         ways = [self.random.choice(WAYS) for _ in range(COMPANIONS)]
         streams = [self.random.choice([1, 2]) for _ in range(COMPANIONS)]
@@ -263,7 +262,7 @@ class LongLived:
         return time.monotonic() - self._began - last.after_s > every_s
 
     def _count_at_rest(self, stays):
-        """When only the one that stays is left, has everything, and has consumed and committed all of it."""
+        """Count once the staying member owns all partitions, and has consumed and committed all messages."""
 
         def rests():
             status = stays.status
@@ -274,10 +273,10 @@ class LongLived:
         return self._count()
 
     def _count(self):
-        """What there is once it has stood still for a while: what has just ended takes a moment to be gone.
+        """Return the counts once they have not changed for STILL_S: ended threads and sessions need a moment to go.
 
-        A member that has settled watches its owner znodes only after a second without a change. On a busy machine it
-        may have lost its session without knowing: then it is waited for.
+        A settled member watches its owner znodes only after a second without a change. On a busy machine the staying
+        member may have lost its session without knowing: then wait until its znodes are there again.
         """
         before, since = None, time.monotonic()
         deadline = since + REST_TIMEOUT_S
@@ -293,7 +292,7 @@ class LongLived:
 
     @staticmethod
     def count_process():
-        """Threads and open file descriptors of this process."""
+        """Return the numbers of threads and open file descriptors of this process."""
         return tuple(len(list(Path("/proc/self", name).iterdir())) for name in ("task", "fd"))
 
     def _wait_for_process(self, wanted, timeout_s=REST_TIMEOUT_S):
@@ -310,20 +309,20 @@ def thread_names():
     """Return how many threads of each name the system lists for this process."""
     names = Counter()
     for task in Path("/proc/self/task").iterdir():
-        with contextlib.suppress(OSError):  # it ended while we looked
+        with contextlib.suppress(OSError):  # the thread has ended meanwhile
             names[(task / "comm").read_text().strip()] += 1
     return names
 
 
 def memory_kb():
-    """Resident memory, after the allocator gave back what it holds for later."""
+    """Return the resident memory in kB, after the allocator has returned its free memory to the system."""
     gc.collect()
     ctypes.CDLL(None).malloc_trim(0)
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") // 1024
 
 
 def judge(counts, before, after, longest_shutdown_s):
-    """Return the counts that did not return to the first ones, in words."""
+    """Return a text for each count that did not return to the first one, and for a shutdown() that took too long."""
     first, *_, last = counts
     found = [
         f"{name}: {getattr(last, name)}, {getattr(first, name)} after {first.joins} joins"

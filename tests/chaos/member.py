@@ -1,8 +1,8 @@
-"""A member of a group, in Python, that writes down all that happens to it.
+"""A Python member of a group as a process that writes its events to the history.
 
 Arguments: FOLDER NAME TOPIC each|batches|arrow main|thread PROPERTY=VALUE...
-It says `ready` and `closed` on standard output; `shutdown` on standard input, or the end of it, ends it. Other lines
-there are what its user is to do, such as `seek 40`: see user.py.
+It prints `ready` and `closed`. It ends at `shutdown` on standard input, or at the end of that input. Other lines are
+commands for its user, such as `seek 40`: see user.py.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from zk_layout.kazoo_store import KazooStore
 
 
 class RecordingOffsets:
-    """An offset store that writes down what the one behind it reads and commits."""
+    """An offset store that records the reads and commits of another one."""
 
     def __init__(self, inner, history):
         self._inner = inner
@@ -63,7 +63,7 @@ class RecordingOffsets:
 
 
 class Listener:
-    """Writes down which partitions come and go, whether they were given up in order, and where a reset moved them."""
+    """Records assigned partitions, released or dropped partitions, and the offsets of live resets."""
 
     def __init__(self, history, delivery):
         self._history = history
@@ -97,7 +97,7 @@ def _pairs(offsets):
 
 
 def watch_status(connector, history):
-    """Write down each change of phase, until the member has left."""
+    """Record each change of phase, until the member has left."""
     told = None
     while told is not Phase.CLOSED:
         connector.wait_until(lambda status, told=told: status.phase is not told, 1.0)
@@ -108,7 +108,7 @@ def watch_status(connector, history):
 
 
 def main(folder, name, topic, how, on, *properties):
-    faulthandler.register(signal.SIGUSR1)  # the runner asks a group that stands still where its threads are
+    faulthandler.register(signal.SIGUSR1)  # for World.logs(), which writes the stacks of a group that does not flow
     history = HistoryFile(Path(folder), name)
     config = ConsumerConfig.load(overrides=dict(pair.split("=", 1) for pair in properties))
     Telling.wrong = lambda text: history.write("failed", error=text)
@@ -126,7 +126,7 @@ def main(folder, name, topic, how, on, *properties):
         fetcher = connector.fetcher_choice.fetcher
         history.write("joined", id=connector.consumer_id, session=store.session_id, fetcher=fetcher)
         threading.Thread(target=watch_status, args=(connector, history), daemon=True).start()
-        # unbuffered: the thread that reads may live on when the interpreter ends
+        # unbuffered: the reading thread may still read when the interpreter ends, and would hold a buffer's lock
         lines = FileIO(sys.stdin.fileno(), closefd=False)
         threading.Thread(target=user.obey, args=(lines,), daemon=True).start()
         print("ready", flush=True)

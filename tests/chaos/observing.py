@@ -1,4 +1,4 @@
-"""Looks at a group's znodes all the time, and writes down whatever changed."""
+"""Reads a group's znodes all the time, and records each change."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LOOK_EVERY_S = 0.05
 
 
 class Observer:
-    """owners, ids: what was seen last, {partition: owner text} and {consumer id: session}."""
+    """owners, ids: the last state, {partition: text of the owner znode} and {consumer id: session}."""
 
     def __init__(self, connect, group, topic, partitions, history):
         self.partitions = partitions
@@ -45,11 +45,11 @@ class Observer:
             try:
                 self.look()
             except ZooKeeperError:
-                # without a quorum there is nothing to see
+                # without a quorum, ZooKeeper answers no reads
                 continue
 
     def look(self):
-        """One look. Events carry the time at which the answer was there: what they show was true before it."""
+        """Read all znodes once. An event's time is the time of the answer: the change came before it."""
         group, topic = self._group, self._topic
         try:
             names = self.store.get_children(ConsumerIdsPath(group).path)

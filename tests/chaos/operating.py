@@ -1,4 +1,4 @@
-"""An operator's commands against the group, as an operator gives them: each in a process of its own."""
+"""An operator's commands against the group, each in a separate process."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from tests.chaos.world import GROUP, ROOT, TOPIC
 
 COMMAND_S = 120.0
 KEPT = 10_000
-"""Characters of what a command says."""
+"""The most characters kept of a command's output."""
 _numbers = itertools.count(1)
 
 
 def command(world, *words):
-    """Carry a command out, and write down how it ended. Returns: its exit code; None if it did not end in time."""
+    """Run a command, and record how it ended. Returns: its exit code; None if it did not end in time."""
     whole = [sys.executable, "-m", "legacy_consumer", *words, "--zookeeper", world.servers.ensemble.connect]
     began = time.monotonic()
     try:
@@ -39,9 +39,9 @@ def command(world, *words):
 
 
 def reset_live(world, targets):
-    """Move the group's offsets to {partition: offset} with `offsets reset --live`, and write down what it did.
+    """Move the group's offsets to {partition: offset} with `offsets reset --live`, and record what it did.
 
-    The command's backup shows the offsets that stood; it keeps none if it has written nothing.
+    The command's backup holds the offsets before; there is no backup if the command has written nothing.
     """
     folder = world.folder / f"reset-{next(_numbers)}"
     folder.mkdir()

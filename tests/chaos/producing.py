@@ -1,7 +1,7 @@
-"""A producer that numbers its messages in each partition, and writes down which of them the brokers have.
+"""A producer that numbers its messages in each partition, and records which of them the brokers have.
 
-Its partitions take turns: the first is written as it comes, the second compressed, the third likewise or in
-transactions, of which some are aborted; then it begins again.
+It writes the first of each three partitions without compression, the second with compression, and the third with
+compression and perhaps in transactions, some of which it aborts.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from confluent_kafka import KafkaException, Producer
 FILLER = b"." * 80
 _TRANSACTION_S = 0.3
 _ABORTED = 0.2
-"""The part of all transactions."""
+"""The share of transactions that are aborted."""
 _PLAIN, _COMPRESSED, _THIRD = range(3)
 
 
@@ -26,13 +26,13 @@ def value_of(number):
 
 
 def number_of(value):
-    """The number that a message holds; None if it is not, byte for byte, what was produced."""
+    """Return the number in a message's value; None if it is not, byte for byte, a produced value."""
     digits = value[:20]
     return int(digits) if digits.isdigit() and value_of(int(digits)) == value else None
 
 
 class NumberingProducer:
-    """Writes to every partition of a topic at a steady rate, acks=all, and tries again for as long as it takes."""
+    """Writes to every partition of a topic at a steady rate, with acks=all, and retries for 600 s."""
 
     def __init__(self, bootstrap_servers, topic, partitions, history, rate, codec="lz4", *, transactions=False):
         """rate: messages a second for each partition. codec: for the compressed messages."""
@@ -53,7 +53,7 @@ class NumberingProducer:
             "retry.backoff.ms": 50,
             "reconnect.backoff.max.ms": 500,
             "topic.metadata.refresh.interval.ms": 1000,
-            # one after the other, so that a message that is tried again does not come behind its successor
+            # one request at a time, so that a retried message does not come after its successor
             "max.in.flight": 1,
             "log_level": 0,
         }
@@ -72,7 +72,7 @@ class NumberingProducer:
             lane.start()
 
     def end(self, timeout_s=60.0):
-        """Produce no more, and wait until the brokers have all of it. Returns: how many they have not."""
+        """Stop producing, and wait until the brokers have all messages. Returns: how many they do not have."""
         self.ended.set()
         return sum(lane.end(timeout_s) for lane in self._lanes)
 
@@ -82,14 +82,14 @@ class NumberingProducer:
             self._bursts += [partition for partition in partitions for _ in range(count)]
 
     def take_bursts(self, kind):
-        """Take the bursts of a lane's partitions."""
+        """Remove and return the requested messages of a lane, as a list of partitions."""
         with self._lock:
             own = [partition for partition in self._bursts if partition % 3 == kind]
             self._bursts = [partition for partition in self._bursts if partition % 3 != kind]
         return own
 
     def first_acked_after(self, since):
-        """{partition: the first offset that was acknowledged after that moment, None if there is none yet}."""
+        """Return {partition: the first offset acknowledged after that moment, None if there is none yet}."""
         with self._lock:
             return {
                 partition: next((offset for at, offset in self._acked[partition] if at > since), None)
@@ -97,12 +97,12 @@ class NumberingProducer:
             }
 
     def log_end(self, partition):
-        """The offset after the last one that was acknowledged."""
+        """Return the offset after the last acknowledged one."""
         with self._lock:
             return max((offset + 1 for _, offset in self._acked[partition]), default=0)
 
     def note_acked(self, partition, offset, number):
-        """The brokers have it, for good."""
+        """Record that the brokers have acknowledged a message, or committed its transaction."""
         at = time.monotonic()
         with self._lock:
             recent = self._acked[partition]
@@ -111,16 +111,16 @@ class NumberingProducer:
         self._history.write("acked", at, partition=partition, offset=offset, seq=number)
 
     def note_aborted(self, partition, offset, number):
-        """It stands in the log, and no reader of committed messages may get it."""
+        """Record a message of an aborted transaction: it is in the log, and no read_committed member may get it."""
         self._history.write("aborted", partition=partition, offset=offset, seq=number)
 
     def note_failed(self, partition, number, error):
-        """The brokers do not have it."""
+        """Record that the brokers do not have a message."""
         self._history.write("not acked", partition=partition, seq=number, error=str(error))
 
 
 class _Lane:
-    """A third of the partitions, written by one thread."""
+    """One thread that writes a third of the partitions."""
 
     def __init__(self, all_, kind, settings):
         self._all = all_
@@ -154,7 +154,7 @@ class _Lane:
                 on_delivery=lambda error, message: self._note(error, message, number),
             )
         except (BufferError, KafkaException):
-            # it has more than enough to do, or has not heard of a new partition yet
+            # the producer's queue is full, or it does not know a new partition yet
             return
         self._all.numbers[partition] += 1
 
@@ -193,7 +193,7 @@ class _TransactionalLane(_Lane):
 
     @staticmethod
     def _insist(step):
-        """Until it is done: True. False if the transaction can only be aborted."""
+        """Repeat a step until it succeeds, and return True; False if the transaction must be aborted."""
         while True:
             try:
                 step(10)

@@ -1,4 +1,4 @@
-"""Runs one world through its faults, and judges what was written down."""
+"""Runs one world through its faults, and judges its history."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.chaos.world import AUDIT_S, FETCHERS, KAFKA, SESSION_TIMEOUT_S, NoFlo
 
 WARM_UP_S = 2.0
 QUIET_S = 1.0
-"""Between two rounds of faults: what a fault has broken late shows here."""
+"""Seconds between two rounds of faults, in which late effects of a fault can show."""
 
 
 def run_chaos(
@@ -30,17 +30,17 @@ def run_chaos(
     led: bool | None = None,
     kafka: str | None = None,
 ) -> dict:
-    """One run; figures with the violations found.
+    """Run once. Returns: the figures, with the violations found.
 
-    minutes: faults drawn for so long; None: the short list, once. fetchers: one of FETCHERS; transactions: see Plan;
-    led: whether a member leads the group; kafka: one of KAFKA; None: drawn from the seed.
+    minutes: how long to draw faults; None: the short list, once. fetchers: one of FETCHERS. transactions: see Plan.
+    led: whether the group is led. kafka: one of KAFKA. None of the last four: drawn from the seed.
     """
     chosen = random.Random(seed)
     plan = Plan(conflict=chosen.choice(["adopt", "keep"]), fetchers=chosen.choice(list(FETCHERS)))
     plan = replace(plan, codec=chosen.choice(["gzip", "snappy", "lz4"]), transactions=chosen.random() < 0.5)
     if transactions is not None:
         plan = replace(plan, transactions=transactions)
-    # drawn by itself, so that seeds of classic groups are what they were
+    # a generator of its own: the other choices of a seed do not depend on it
     leading = random.Random(f"led {seed}")
     strategies = ("range", "sticky", "cooperative-sticky", f"{Telling.__module__}:{Telling.__name__}")
     if led or (led is None and leading.random() < 0.3):
@@ -78,7 +78,7 @@ def run_chaos(
 
 
 def judge(folder: Path) -> dict:
-    """The figures of a recorded history."""
+    """Return the figures of a recorded history."""
     events = load_history(folder)
     began = next(event for event in events if event.what == "began")
     figures = check(events, Rules(audit_s=AUDIT_S, session_timeout_s=SESSION_TIMEOUT_S))
@@ -88,7 +88,7 @@ def judge(folder: Path) -> dict:
 
 
 def write_results(folder: Path, figures: dict, json_path: Path | None, svg_path: Path | None) -> None:
-    """The figures, and the picture of who owned what; folders on the way are made."""
+    """Write the figures and the picture, if paths are given; missing folders are created."""
     for path in filter(None, (json_path, svg_path)):
         path.parent.mkdir(parents=True, exist_ok=True)
     if json_path is not None:

@@ -9,8 +9,11 @@ from legacy_consumer.embedded import EmbeddedEnsemble, EmbeddedKafka
 from tests.support.tcp_proxy import TcpProxy
 
 PROXIED = "SASL_PLAINTEXT"
-"""A second listener of every broker, which advertises a proxy before it. Either fetcher takes the brokers' addresses
-from ZooKeeper, by security protocol: who speaks this one never leaves the proxies, and nobody else speaks it."""
+"""The security protocol of each broker's second listener, which advertises the proxy before the broker.
+
+Both fetchers take brokers' addresses from ZooKeeper by security protocol. So a member with this protocol always
+connects through proxies, and no other member does.
+"""
 USER, PASSWORD = "member", "member-secret"
 THROUGH_PROXIES = {
     "security.protocol": PROXIED,
@@ -22,7 +25,7 @@ THROUGH_PROXIES = {
 
 BROKER_PROPERTIES = {
     "sasl.enabled.mechanisms": "PLAIN",
-    # what is acknowledged is on two brokers, and only one of them is ever killed at a time
+    # an acknowledged message is on two brokers, so that one broker may be killed at a time
     "min.insync.replicas": "2",
     "unclean.leader.election.enable": "false",
     "replica.lag.time.max.ms": "3000",
@@ -30,14 +33,14 @@ BROKER_PROPERTIES = {
     "auto.leader.rebalance.enable": "false",
 }
 ENSEMBLE_PROPERTIES = {
-    # in ticks of 250 ms: a server that lost its leader looks for another one within two seconds
+    # in ticks of 250 ms: a server that has lost its leader looks for a new one within two seconds
     "syncLimit": "8",
     "initLimit": "40",
 }
 
 
 class ProxiedKafka(EmbeddedKafka):
-    """Brokers with the second listener; proxies[broker id] stands before each."""
+    """Brokers with the second listener. proxies: {broker id: the proxy before that listener}."""
 
     def __init__(self, version, zookeeper, folder):
         self.proxies: dict[int, TcpProxy] = {}
@@ -47,13 +50,13 @@ class ProxiedKafka(EmbeddedKafka):
             zookeeper=zookeeper,
             listeners=("PLAINTEXT", PROXIED),
             properties=BROKER_PROPERTIES,
-            # the login file has nothing for ZooKeeper: Kafka from 2.8 on would begin anew again and again
+            # the login file has no login for ZooKeeper: without the second flag, Kafka from 2.8 on connects for ever
             flags=(f"-Djava.security.auth.login.config={_login_file(folder)}", "-Dzookeeper.sasl.client=false"),
         )
 
     def _new_broker(self, broker_id, ports):
         broker = super()._new_broker(broker_id, ports)
-        if broker_id in self.proxies:  # it lost a port while it started, and gets others
+        if broker_id in self.proxies:  # the broker's port was taken while it started, so it gets other ports
             self.proxies.pop(broker_id).close()
         proxy = self.proxies[broker_id] = TcpProxy("127.0.0.1", ports[PROXIED])
         proxy.start()
@@ -69,7 +72,7 @@ class ProxiedKafka(EmbeddedKafka):
 
 
 class Servers:
-    """Started on entering, gone on leaving. folder: for what the brokers read. kafka: their version."""
+    """All servers; a context manager that starts and ends them. folder: for brokers' files. kafka: their version."""
 
     def __init__(self, folder, kafka):
         self._folder = folder
@@ -95,7 +98,7 @@ class Servers:
 
     @property
     def proxied_ensemble(self):
-        """For zookeeper.connect, through the proxies."""
+        """The value of zookeeper.connect for connections through the proxies."""
         return ",".join(f"127.0.0.1:{proxy.port}" for proxy in self.zookeeper_proxies)
 
 

@@ -1,4 +1,4 @@
-"""How long a fault was felt: by the messages that had to wait."""
+"""How long a fault had an effect, measured by messages that had to wait."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections import defaultdict
 from tests.chaos.lives import FaultSpan, Story
 
 LATE_S = 1.0
-"""A message that is handed out this much later than it was acknowledged has waited for a fault to be over."""
+"""Seconds between acknowledgement and delivery after which a message counts as having waited for a fault's end."""
 
 
 class Flow:
-    """When each message was first handed out."""
+    """When each acknowledged message was first handed out."""
 
     def __init__(self, story: Story) -> None:
         first: dict[int, dict[int, float]] = defaultdict(dict)
@@ -27,16 +27,16 @@ class Flow:
         }
 
     def settled(self, fault: FaultSpan, until: float | None) -> dict:
-        """settle_s: from the fault's end until every partition flows without a message that waited longer than LATE_S.
+        """Return how the flow settled after a fault, by messages acknowledged before `until`.
 
-        longest_wait_s: of a message acknowledged since the fault's beginning. Looked at until the next fault.
-        None: some partition never flowed.
+        settle_s: from the fault's end until all partitions flow and no message waits longer than LATE_S; None if a
+        partition never flowed. longest_wait_s: the longest wait of a message acknowledged since the fault began.
         """
         settled, longest = 0.0, 0.0
         for partition, messages in sorted(self._acked.items()):
             seen = [(at, out) for at, out in messages if out is not None and (until is None or at < until)]
             if not seen:
-                continue  # a partition that came later
+                continue  # the partition was added later
             flowed = [out for at, out in seen if at >= fault.ended]
             if not flowed:
                 return {"settle_s": None, "longest_wait_s": None, "partition": partition}

@@ -1,7 +1,7 @@
-"""Somebody without a right, who writes and deletes in a group what the ACLs leave open.
+"""A foreign client that writes and deletes in a group's folders where ACLs allow it.
 
-Where members of the JVM live, it leaves registrations and owners alone: Kafka's Scala consumer gives up on a
-registration that it cannot read, and does not notice that its owner znode is gone.
+Beside JVM members it leaves registrations and owners alone: Kafka's Scala consumer gives up at a registration that it
+cannot read, and does not notice that its owner znode is gone.
 """
 
 from __future__ import annotations
@@ -30,7 +30,10 @@ NAME = "stranger"
 
 
 class Stranger:
-    """deeds: how many of its writes ZooKeeper took, by their names. history: where it writes down whom it robbed."""
+    """A foreign client.
+
+    deeds: {name: how many of these writes ZooKeeper carried out}. history: of deleted owner znodes.
+    """
 
     def __init__(self, connect, group, topic, random, history, *, jvm):
         self.deeds = {}
@@ -45,7 +48,7 @@ class Stranger:
         self._store.start()
 
     def act(self, partitions, ids):
-        """Do one deed. partitions: how many there are. ids: the registered members."""
+        """Do one random write. partitions: their number. ids: the registered members."""
         deed = self._random.choice(self._deeds)
         try:
             deed(partitions, sorted(ids))
@@ -54,7 +57,7 @@ class Stranger:
         self.deeds[deed.__name__] = self.deeds.get(deed.__name__, 0) + 1
 
     def ask(self, partitions, ids):
-        """Write a request to hold all partitions, as an operator's, which no client ends."""
+        """Write a request for a live reset of all partitions, like an operator's, which no command ends."""
         known = frozenset(TopicPartition(self._topic, number) for number in range(partitions))
         self._answered = f"{NAME} {self._random.random()}"
         request = Request(self._answered, self._random.choice(list(RequestState)), known)
@@ -64,13 +67,13 @@ class Stranger:
         self._put(request_path(self._group), hostile_json(self._random), ephemeral=self._random.random() < 0.7)
 
     def answer(self, partitions, ids):
-        """In a member's name."""
+        """Answer the stranger's last request in the name of a member."""
         known = frozenset(TopicPartition(self._topic, number) for number in range(partitions))
         answer = Answer(self._answered, self._random.choice(list(AnswerState)), known, "")
         self._put(answer_path(self._group, self._random.choice(ids)), encode_answer(answer), ephemeral=True)
 
     def litter(self, partitions, ids):
-        """Return a path where no client looks for anything, or for something else."""
+        """Create a znode at a path that no client reads, or where clients expect another kind of znode."""
         number = self._random.randrange(1000)
         path = self._random.choice(
             (
@@ -87,7 +90,7 @@ class Stranger:
         self._store.create(path, hostile_json(self._random), ephemeral=self._random.random() < 0.5)
 
     def join(self, partitions, ids):
-        """As a member that takes its share and does nothing with it."""
+        """Register as a member that gets a share and never claims it."""
         data = encode_registration(ConsumerRegistration(SubscriptionPattern.STATIC, ((self._topic, 1),), 0))
         path = ConsumerIdPath(self._group, f"{NAME}-{self._random.randrange(1000)}").path
         self._store.create(path, data, ephemeral=True)
@@ -105,18 +108,18 @@ class Stranger:
         self._history.write("robbed", partition=partition, began=began)
 
     def _put(self, path, data, *, ephemeral):
-        """In the place of what stands there."""
+        """Create the znode, in place of the present one."""
         if self._store.exists(path) is not None:
             self._store.delete(path)
         self._store.create(path, data, ephemeral=ephemeral, make_parents=True)
 
     def leave(self):
-        """Its session ends."""
+        """End the stranger's session."""
         self._store.close()
 
 
 def clear_up(store, group):
-    """Delete what stays, as an operator does after the doctor's advice: registrations, and a request for a reset.
+    """Delete the stranger's registrations and persistent request, as an operator does by the doctor's advice.
 
     Raises: ZooKeeperError.
     """

@@ -1,6 +1,6 @@
-"""An assignor whose user data make a round: from each member to the leader's assignor, and back with the share.
+"""An assignor that sends user data from each member to the leader's assignor, and back to the member with its share.
 
-What comes back to a member must be something that it told; a member of a chaos run writes down what is not.
+A member of a chaos run must get back data that it has sent; other data is an error, which the member records.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from rebalance.assignors.seam import AssignorProperty, MemberAssignment, Rebalan
 
 BY = AssignorProperty("assignment.telling.by", "", "which member tells")
 LENGTH = 2000
-"""Bytes of chance in what a member tells each time."""
+"""The number of random bytes that a member sends each time."""
 
 
 class Telling(RangeAssignor):
-    """Divides as range, of which it says that it is cooperative."""
+    """Divides as range does, and says that it supports the cooperative protocol."""
 
     name = "telling"
     properties = (BY,)
     protocols = (RebalanceProtocol.COOPERATIVE, RebalanceProtocol.EAGER)
     wrong = None
-    """Called with a text that says what is wrong."""
+    """Called with a text for each error."""
 
     def __init__(self):
         self._by = ""

@@ -1,7 +1,7 @@
-"""A short list of faults against a group on real servers: nothing lost, and no member hands out another's messages.
+"""A short list of faults against a group on real servers: it loses nothing, and no member hands out another's messages.
 
-`make chaos` draws faults for longer. What to do with a failure: run it again with its seed and --history, and read the
-history, the members' logs and the picture; docs/chaos.md says how.
+`make chaos` draws faults for longer. After a failure, run it again with its seed and --history, and read the history,
+the members' logs and the picture; docs/chaos.md says how.
 """
 
 from xml.etree import ElementTree as ET

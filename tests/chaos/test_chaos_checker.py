@@ -1,4 +1,4 @@
-"""The checker is given histories with every kind of violation: each must be found, and nothing else."""
+"""The checker finds every kind of violation in a history, and nothing else."""
 
 from xml.etree import ElementTree as ET
 
@@ -19,7 +19,7 @@ RULES = Rules(audit_s=1.0, session_timeout_s=3.0, settle_s=20.0)
 
 
 class Told:
-    """Events of one partition, 0, told in a few words. Times are seconds."""
+    """Builds a history of one partition, 0, with a short method for each event. Times are seconds."""
 
     def __init__(self):
         self.events = []
@@ -53,7 +53,7 @@ class Told:
         return self.note(at, who, "sought", partition=0, before=before, offset=offset, began=began or at - 0.01)
 
     def resets(self, began, at, before, offset, *, sure=True):
-        """As the command does."""
+        """Add the event of an `offsets reset --live`."""
         return self.note(at, "runner", "reset", partition=0, before=before, offset=offset, began=began, sure=sure)
 
     def gives_up(self, at, who, how="released"):
@@ -74,13 +74,13 @@ class Told:
 
 
 def first_half():
-    """p1 takes 0 to 4 and commits 5 in version 0; ten messages are there."""
+    """Return a history in which p1 takes 0 to 4 of ten messages, and commits 5 in version 0."""
     told = Told().member("p1").member("p2").acked(0, 9, 1.0)
     return told.claims(1.5, "p1", None, None).takes(2.0, "p1", 0, 4).commits(2.5, "p1", 5, 0)
 
 
 def second_half(told, start=5, version=0):
-    """p2 takes the rest."""
+    """Let p2 take the rest."""
     told.claims(5.0, "p2", start, version).takes(5.5, "p2", start, 9).commits(6.0, "p2", 10, version + 1)
     return told.gives_up(7.0, "p2").final(8.0, 10)
 
@@ -252,7 +252,7 @@ def test_pause_ends_with_the_ownership_of_its_partition():
 
 
 def followed_reset(offset, *, sure=True, again=True):
-    """p1 holds 5, an operator moves it, p1 follows if `again`, and takes the rest."""
+    """Judge a history in which an operator resets p1 from 5; p1 follows if `again`, and takes the rest."""
     told = first_half().resets(2.55, 3.0, 5, offset, sure=sure)
     start = offset if again else 5
     if again:
@@ -370,7 +370,7 @@ def test_uncommitted_messages_may_come_again_after_a_forced_hand_over(forced, ca
 def test_uncommitted_messages_may_come_again_of_a_member_that_left_after_its_session_had_ended():
     told = Told().member("p1").member("p2").acked(0, 9, 1.0).claims(1.5, "p1", None, None)
     told.takes(2.0, "p1", 0, 4).commits(2.5, "p1", 3, 0)
-    # cut off from ZooKeeper, it gives its partition up when the other one has claimed it
+    # a member that is cut off from ZooKeeper gives its partition up after the other one has claimed it
     figures = second_half(told, start=3).gives_up(5.2, "p1").judged()
     assert figures["violations"] == []
     assert figures["duplicates_by_cause"] == {"session lost": 2}
@@ -548,7 +548,7 @@ def test_settling_lasts_until_the_last_message_that_had_to_wait():
     told = first_half().note(3.0, "runner", "killed", name="p1").fault(3.0, 3.1, "member kill -9")
     figures = second_half(told.acked(10, 10, 5.4).takes(5.6, "p2", 10, 10)).judged()
     (fault,) = figures["faults"]
-    assert fault["settle_s"] == 2.5  # message 9 was there at 1.0 and came at 5.5, message 10 at 5.6
+    assert fault["settle_s"] == 2.5  # message 9 was acknowledged at 1.0 and came at 5.5, message 10 at 5.6
     assert fault["longest_wait_s"] == 0.2
 
 
@@ -603,7 +603,7 @@ def test_one_wrong_message_in_the_midst_is_a_violation():
 
 
 def in_transactions():
-    """0 to 4 are committed, 5 is a marker, 6 and 7 are aborted, 8 is the marker, 9 is committed."""
+    """Return a history in which 0 to 4 and 9 are committed, 6 and 7 are aborted, and 5 and 8 are markers."""
     told = Told().member("p1").acked(0, 4, 1.0).acked(9, 9, 1.0).claims(1.5, "p1", None, None)
     for offset in (6, 7):
         told.note(1.0, "producer", "aborted", partition=0, offset=offset, seq=offset)
@@ -652,7 +652,7 @@ def test_an_operator_clears_up_what_a_stranger_left_and_no_reset_that_is_under_w
     assert (store.exists(request_path("g")) is not None) == is_ephemeral
 
 
-# What the history is made of.
+# The files of a history.
 
 
 def test_line_that_a_death_cut_off_is_left_out(tmp_path):

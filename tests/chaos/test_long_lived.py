@@ -1,4 +1,4 @@
-"""Joins and leaves in one process leave nothing behind; `make long-lived` does so for half an hour."""
+"""Joins and leaves in one process leave nothing behind; `make long-lived` runs for half an hour."""
 
 import logging
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""A run of chaos that does not settle says where the threads of its members are."""
+"""A chaos run that does not settle shows the stacks of its members' threads."""
 
 import sys
 

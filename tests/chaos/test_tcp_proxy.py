@@ -1,4 +1,4 @@
-"""The proxy that the runs rely on really keeps bytes back, and in order."""
+"""The proxy of chaos runs delays bytes, and keeps their order."""
 
 import contextlib
 import socket

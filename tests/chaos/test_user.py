@@ -1,4 +1,4 @@
-"""The user of a chaos run's member writes down what it was handed out, once, whatever strikes it."""
+"""The user of a chaos run's member records each message that it got exactly once, whatever interrupts it."""
 
 import signal
 import threading
@@ -26,7 +26,7 @@ class Message(SimpleNamespace):
 
 
 class Stream:
-    """Hands out one message after the other, in one step each, until it is told to end."""
+    """Hands out one message after the other, in one step each, until a test ends it."""
 
     def __init__(self):
         self._stream = SimpleNamespace(_may_hand_out=lambda: True)
@@ -41,7 +41,7 @@ class Stream:
 
 
 class Notes(HistoryFile):
-    """A history: a signal comes while a message is written down; enough events of another kind end the stream."""
+    """A history that raises a signal while a message is recorded, and ends the stream after enough events `until`."""
 
     def __init__(self, folder, stream, strike, until, times):
         super().__init__(folder, "p1")
@@ -68,7 +68,7 @@ def handlers(monkeypatch):
 
 
 def consumed(tmp_path, until, times=1, *, strike=None, on="main", prepare=lambda user: None):
-    """Consume until an event was written down so many times. Returns: what was written down."""
+    """Consume until the history has an event this many times. Returns: its events."""
     stream = Stream()
     history = Notes(tmp_path, stream, strike, until, times)
     connector = Mock(spec=ConsumerConnector)
@@ -80,7 +80,7 @@ def consumed(tmp_path, until, times=1, *, strike=None, on="main", prepare=lambda
         prepare(user)
         user.consume(stream)
     finally:
-        # a thread that still ran would send its next signal to pytest itself, once the handlers are pytest's again
+        # a thread that still runs after the handlers are restored would send its next signal to pytest
         for thread in set(threading.enumerate()) - running:
             thread.join()
         history.close()

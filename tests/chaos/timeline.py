@@ -1,9 +1,9 @@
-"""Draws a history as SVG: who owned each partition when, where its messages went, and what went wrong meanwhile.
+"""Draws a history as SVG: the owner of each partition over time, the members that handed out its messages, the faults.
 
-A row for each member shows its life: hatched while it is frozen, with a cross where it was killed.
-A row for each partition has the colour of its owner, as ZooKeeper showed it; a gap has no owner. The dark line below
-it has the colour of whoever handed messages out, so that a line that differs from its bar is a member that handed out
-what it did not own. Faults are bands from their beginning to their end, numbered, with their names at the foot.
+Each member has a row: hatched while it is frozen, with a cross where it was killed. Each partition has a row with a bar
+in the colour of its owner in ZooKeeper; a gap means no owner. The dark line below the bar has the colour of the member
+that handed out messages: a line that differs from its bar shows a member that did not own the partition. Faults are
+numbered bands from their beginning to their end, with their names at the foot.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ FOOT_COLUMNS = 3
 
 
 class Canvas:
-    """Elements of a picture, in the order of drawing."""
+    """The SVG elements of a picture, in the order of drawing."""
 
     def __init__(self) -> None:
         self.elements: list[str] = []
@@ -46,7 +46,7 @@ class Canvas:
 
 
 class Timeline:
-    """One picture of one history."""
+    """The picture of one history."""
 
     def __init__(self, events: Iterable[Event], title: str) -> None:
         self.story = Story(events)
@@ -131,7 +131,7 @@ class Timeline:
                             "style='filter:brightness(0.7)'")  # fmt: skip
 
     def _flow(self, partition: int) -> list[tuple[str, float, float]]:
-        """(member, from, to) in pixels: what it handed out without a gap of more than a second."""
+        """Return (member, from, to) in pixels of deliveries without a gap of a second or more."""
         spans: dict[str, list[list[float]]] = defaultdict(list)
         for delivery in self.story.deliveries:
             if delivery.partition == partition:
@@ -157,7 +157,7 @@ class Timeline:
 
 
 def colours_of(kinds: dict[str, str]) -> dict[str, str]:
-    """{member: colour}: blues and greens for Python, oranges and reds for the JVM."""
+    """Return {member: colour}: blues and greens for Python members, oranges and reds for JVM members."""
     ours = [name for name, kind in kinds.items() if kind != JVM]
     theirs = [name for name, kind in kinds.items() if kind == JVM]
     found = {}
@@ -171,5 +171,5 @@ def colours_of(kinds: dict[str, str]) -> dict[str, str]:
 
 
 def draw(events: Iterable[Event], title: str) -> str:
-    """The whole picture."""
+    """Return the whole picture as SVG."""
     return Timeline(events, title).svg()

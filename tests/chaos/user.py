@@ -1,7 +1,7 @@
-"""The user's code of a Python member: a loop over its stream, and what else a user does to a member.
+"""The user's code of a Python member: a loop over its stream, and other calls of users.
 
-A member consumes on its main thread, where signals interrupt it, or on threads of which one may die. It writes down
-each message before it asks for the next one: what is not written down is not consumed.
+A member consumes on its main thread, where signals interrupt it, or on another thread, which may die and be replaced.
+The loop records each message before it asks for the next one: a message that is not recorded is not consumed.
 """
 
 from __future__ import annotations
@@ -23,34 +23,34 @@ COMMIT_EVERY_S = 0.7
 BATCH_WAIT_S = 0.5
 BATCH_MESSAGES = 50
 WORK_S = 0.001
-"""The time that a user spends on a message: so a burst of messages is in hands and buffers for a while."""
+"""Seconds that a user spends on a message, so that a burst of messages is in hands and buffers for a while."""
 SIGNALS_S = 0.004
-"""The longest time between two signals to interrupt."""
+"""The longest time, in seconds, between two signals that interrupt."""
 INTERRUPTED_S = 3.0
-"""The longest time for all interrupts that are asked for."""
+"""The longest time, in seconds, for all interrupts of one command."""
 WAITS = ("wait", "consume")
 STRUCK_WAITING = 0.001
-"""The part of the signals that interrupt a thread that waits, as it does most of the time."""
+"""The share of signals that interrupt a waiting thread; a thread waits most of the time."""
 SUCCESSOR_S = 0.5
-"""The longest time between the death of a thread and its successor."""
+"""The longest time, in seconds, between the death of a thread and the start of its successor."""
 AGAIN_S = 0.001
 SOUGHT = 2
-"""Partitions of one seek."""
+"""The most partitions of one seek command."""
 
 
 class TimeLimit(Exception):  # noqa: N818 (as Celery's SoftTimeLimitExceeded, it says what happened)
-    """A soft time limit of the user's code is over."""
+    """The soft time limit of the user's code has passed."""
 
 
 class DiedError(Exception):
-    """The consuming thread dies of this."""
+    """Ends the consuming thread."""
 
 
 INTERRUPTS = (KeyboardInterrupt, TimeLimit)
 
 
 class Looks:
-    """A stream's lease, and the last look at it that found it to hold: when that began."""
+    """A stream's lease. at: when the last check began that found the lease to hold."""
 
     def __init__(self, holds):
         self._holds = holds
@@ -65,20 +65,20 @@ class Looks:
 
 
 class User:
-    """how: each, batches or arrow. on: main or thread."""
+    """The user of one member. how: each, batches or arrow. on: main or thread."""
 
     def __init__(self, connector, how, on, history):
         self._connector = connector
         self._how = how
         self._on = on
         self._history = history
-        # an exception may strike any wait: threading.Event breaks its lock then
+        # a Flag: an exception may interrupt any wait, which would break the lock of a threading.Event
         self._never = Flag()
         self._taken = None
-        """What the loop was handed out and has not written down yet."""
+        """The message or batch that the stream handed out, and the loop has not recorded yet."""
         self._asked = self._committed = time.monotonic()
         self._is_open = False
-        """Whether an interrupt would be caught."""
+        """Whether the loop would catch an interrupt now."""
         self._interrupts = 0
         self._is_to_die = False
         self._is_over = False
@@ -91,7 +91,7 @@ class User:
     # The loop.
 
     def consume(self, stream):
-        """Until the stream ends."""
+        """Consume until the stream ends."""
         gated = stream._stream
         self._looks = gated._may_hand_out = Looks(gated._may_hand_out)
         if self._on == "main":
@@ -129,7 +129,7 @@ class User:
                 messages = stream.batches(BATCH_MESSAGES, timeout=BATCH_WAIT_S)
             case "arrow":
                 messages = stream.arrow_batches(BATCH_MESSAGES, timeout=BATCH_WAIT_S)
-        # an attribute, so that what was handed out as an interrupt struck is found there
+        # an attribute, so that a message handed out just before an interrupt is found there
         for self._taken in messages:
             count = self._write_down()
             if self._is_to_die:
@@ -144,7 +144,7 @@ class User:
             self._asked = time.monotonic()
 
     def _write_down(self):
-        """Write down what the loop was handed out, once. Returns: how many messages. No signal acts inside."""
+        """Record the messages of _taken, once. Returns: their number. No signal handler acts during this method."""
         at = time.monotonic()
         if self._taken is None:
             return 0
@@ -171,7 +171,7 @@ class User:
         return [(message.partition(), message.offset(), number_of(message.value())) for message in messages]
 
     def _commit(self):
-        """As a careful user does, beside the auto commit; what becomes of it is in the history already."""
+        """Commit in addition to the auto commit, as a careful user does; RecordingOffsets records the result."""
         try:
             self._connector.commit_offsets()
         except Exception as error:
@@ -199,10 +199,10 @@ class User:
         self._history.write("told to end", call=call.__name__, on=self._on)
         call()
 
-    # What the runner has the user do, on a thread beside the loop.
+    # The runner's commands, on a thread beside the loop.
 
     def obey(self, lines):
-        """Do what each line says and print `done`, until one says `shutdown`."""
+        """Carry out the command in each line and print `done`, until a line says `shutdown`."""
         for line in lines:
             what, *arguments = line.decode().split()
             if what == "shutdown":
@@ -217,7 +217,7 @@ class User:
         self._connector.end_streams()
 
     def die(self):
-        """The consuming thread dies with its next message in hand; another one takes its place."""
+        """End the consuming thread with its next message in hand; another thread takes its place."""
         self._is_to_die = True
 
     def interrupt(self, times):
@@ -227,7 +227,7 @@ class User:
             os.kill(os.getpid(), signal.SIGINT)
 
     def pause(self, seconds):
-        """Pause half of its partitions, one by one, and resume them."""
+        """Pause half of the member's partitions, one by one, and resume them later."""
         owned = sorted(self._connector.status.owned)
         for tp in random.sample(owned, (len(owned) + 1) // 2):
             began = time.monotonic()
@@ -242,7 +242,7 @@ class User:
                     self._connector.resume([tp])
 
     def seek(self, back):
-        """Move some of its partitions back by so many messages."""
+        """Move some of the member's partitions back by this number of messages."""
         owned = sorted(self._connector.status.owned)
         for tp in random.sample(owned, min(SOUGHT, len(owned))):
             with contextlib.suppress(NotAssignedError):
@@ -254,7 +254,7 @@ class User:
 
 
 def _is_writing(frame):
-    """Return whether a signal struck while something was written down, which is to be done once."""
+    """Return whether a signal interrupted a write to the history, which must happen exactly once."""
     while frame is not None:
         if frame.f_code in (User._write_down.__code__, HistoryFile.write.__code__):
             return True

@@ -1,4 +1,4 @@
-"""The group of a chaos run: six members and what they consume, on servers that faults can reach."""
+"""The group of a chaos run: six members and a producer, on servers that faults can reach."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ AUDIT_S = 1.0
 FLOW_TIMEOUT_S = 90.0
 LEAVE_TIMEOUT_S = 60.0
 FILLED = 100
-"""Messages of a burst that a member has taken when it is in the midst of it."""
+"""The number of messages of a burst after which a member counts as being in the middle of it."""
 
 PROPERTIES = {
     "group.id": GROUP,
@@ -47,25 +47,25 @@ PROPERTIES = {
 
 COLUMNAR, LIBRDKAFKA, BOTH = "columnar", "librdkafka", "both"
 FETCHERS = {COLUMNAR: (COLUMNAR,), LIBRDKAFKA: (LIBRDKAFKA,), BOTH: (COLUMNAR, LIBRDKAFKA)}
-"""With which Python members fetch, in turns."""
+"""{name: the fetchers of the Python members, in turn}."""
 KAFKA = ("1.1.1", "2.8.2", "3.9.1")
 """Versions of the brokers."""
 ISOLATION = ("read_committed", "read_uncommitted")
-"""The isolation levels of Python members, in turns."""
+"""The isolation levels of the Python members, in turn."""
 HOW = ("each", "batches", "arrow")
-"""In which form Python members take messages, in turns; see member.py."""
+"""The ways in which the Python members take messages, in turn; see member.py."""
 ON = ("main", "thread")
-"""Where Python members consume, in turns; see user.py."""
+"""The threads on which the Python members consume, in turn; see user.py."""
 THROUGH = ({"zookeeper"}, {"brokers"}, {"brokers"}, set())
-"""Which connections of the first Python members lead through proxies."""
+"""The connections through proxies of each of the first Python members."""
 
 
 class NoFlowError(AssertionError):
-    """Some partition does not flow again in time."""
+    """A partition does not flow again in time."""
 
 
 def patiently(action, timeout_s=FLOW_TIMEOUT_S):
-    """Do it again while ZooKeeper is away, or has no such znode yet: what the runner itself wants of it can wait."""
+    """Repeat an action of the runner while ZooKeeper is away, or has no such znode yet."""
     deadline = time.monotonic() + timeout_s
     while True:
         try:
@@ -81,9 +81,9 @@ class Plan:
     """The parts of a run besides its faults.
 
     conflict: commit.conflict of the Python members. fetchers: one of FETCHERS. rate: messages a second for each
-    partition. codec: of the partitions that are compressed. transactions: some partitions are written in transactions;
-    Kafka's Scala consumer cannot read these (its fetcher thread ends at a marker), so there are no JVM members then.
-    led: the strategy of a group that a member leads, without JVM members; None for a classic group. kafka: the brokers'
+    partition. codec: of the compressed partitions. transactions: whether the producer writes some partitions in
+    transactions; Kafka's Scala consumer cannot read these (its fetcher thread ends at a marker), so then there are no
+    JVM members. led: the strategy of a led group, without JVM members; None for a classic group. kafka: the brokers'
     version.
     """
 
@@ -101,7 +101,7 @@ class Plan:
 
 @dataclass
 class Member:
-    """A living member. through: which of its connections lead through proxies. fetcher, how, on: of a Python one."""
+    """A living member. through: its connections through proxies. fetcher, how, on, isolation: of a Python member."""
 
     name: str
     kind: str
@@ -118,12 +118,12 @@ class Member:
         return f"{GROUP}_{self.name}"
 
     def is_ready(self):
-        """Return whether it said that it has joined."""
+        """Return whether the member has said that it has joined."""
         return any("ready" in line for line in self.process.lines)
 
 
 class RecordedJvmMember(JvmMember):
-    """A JVM member whose deliveries are written down as they are read from its output."""
+    """A JVM member; this process reads the deliveries from its output and writes them to the history."""
 
     def __init__(self, *arguments, history, who):
         self._history = history
@@ -145,7 +145,7 @@ class RecordedJvmMember(JvmMember):
 
 
 class World:
-    """Servers, producer, observer and members; a context manager. folder: where the history is written."""
+    """Servers, producer, observer and members; a context manager. folder: of the history."""
 
     def __init__(self, folder, plan, random):
         self.folder = folder
@@ -208,7 +208,7 @@ class World:
     # Members.
 
     def join(self, kind, instead_of=None):
-        """Start a member without waiting. instead_of: the one that it is to be like; None: the next in turn."""
+        """Start a member, and do not wait. instead_of: a member whose traits it gets; None: the next traits in turn."""
         with self._lock:
             number = self._names[kind] = self._names[kind] + 1
         name = f"{kind[0]}{number}"
@@ -225,7 +225,7 @@ class World:
                 "fetcher": fetchers[(number - 1) % len(fetchers)],
                 "how": HOW[(number - 1) % len(HOW)],
                 "on": ON[(number - 1) % len(ON)],
-                # two after the other alike, so that each kind fetches in each way
+                # the same for two members in a row, so that each fetcher reads with each isolation level
                 "isolation": ISOLATION[(number - 1) // 2 % len(ISOLATION)],
             }
         told = {name: traits[name] for name in ("fetcher", "how", "on", "isolation")}
@@ -260,11 +260,11 @@ class World:
         return RecordedJvmMember(self.programs, "1.1.1", name, subscription, properties, history=self.history, who=name)
 
     def awake(self, kind=None):
-        """Members that run, by name."""
+        """Return the members that are not frozen, all or of one kind."""
         return [m for m in list(self.members.values()) if not m.frozen and (kind is None or m.kind == kind)]
 
     def kill(self, member):
-        """Kill the member with kill -9; it is no member any more, and no other takes its place yet."""
+        """Kill the member with SIGKILL, and remove it from the members."""
         del self.members[member.name]
         member.process.kill()
         self.history.write("killed", name=member.name)
@@ -274,17 +274,17 @@ class World:
             member.process.kill()
 
     def leave(self, member):
-        """Have a member leave in order, without waiting."""
+        """Make a member leave in order; do not wait."""
         with contextlib.suppress(OSError):
             member.process.tell("shutdown")
 
     def await_left(self, member):
-        """Wait until a member that was told to leave is gone."""
+        """Wait until the process of a leaving member has ended."""
         code = member.process.await_end(LEAVE_TIMEOUT_S)
         self.history.write("ended", name=member.name, code=code)
 
     def fill(self, member, count):
-        """Produce more to a member's partitions than it is done with soon, and wait until it is in the midst of it."""
+        """Produce `count` messages to each of a member's partitions, and wait until it is in the middle of them."""
         prefix = f"{member.consumer_id}-"
         mine = [p for p, owner in dict(self.observer.owners).items() if owner.startswith(prefix)]
         ends = {partition: self.producer.log_end(partition) for partition in mine}
@@ -297,7 +297,7 @@ class World:
         wait_for(in_the_midst, FLOW_TIMEOUT_S, lambda: NoFlowError(f"{member.name} takes no more\n{self.logs()}"))
 
     def have_done(self, member, command):
-        """Have a Python member's user do something, and wait until it is done, or the member gone."""
+        """Give a command to a Python member's user, and wait until it is done or the process has ended."""
         done = member.process.lines.count("done")
         with contextlib.suppress(OSError):
             member.process.tell(command)
@@ -308,7 +308,7 @@ class World:
         )
 
     def own_by_now(self, kind=None):
-        """Partitions whose owner znodes name a living member."""
+        """Return the partitions whose owner znodes name a living member that is not frozen, all or of one kind."""
         ids = {member.consumer_id for member in self.awake(kind)}
         return {p for p, owner in dict(self.observer.owners).items() if owner.rpartition("-")[0] in ids}
 
@@ -327,7 +327,7 @@ class World:
         threading.Event().wait(seconds)
 
     def await_flow(self, since, timeout_s=FLOW_TIMEOUT_S):
-        """Wait until every partition has a living owner, and something produced since then was handed out of it.
+        """Wait until every partition has a living owner that has handed out a message acknowledged after `since`.
 
         Raises: NoFlowError.
         """
@@ -361,7 +361,7 @@ class World:
                 self._delivered[event["partition"]] = max(self._delivered.get(event["partition"], -1), event["last"])
 
     def await_all_delivered(self, timeout_s=FLOW_TIMEOUT_S):
-        """Wait until as many offsets as were ever acknowledged are handed out."""
+        """Wait until members have handed out the last acknowledged offset of each partition. Raises: NoFlowError."""
         ends = {p: self.producer.log_end(p) for p in range(self.partitions)}
 
         def done():
@@ -371,9 +371,9 @@ class World:
         wait_for(done, timeout_s, lambda: NoFlowError(f"not all was delivered within {timeout_s:g} s\n{self.logs()}"))
 
     def logs(self, first=()):
-        """Return what each member said and logged last; of Python members also where each of their threads is.
+        """Return the last output and log of each member, and of Python members the stacks of their threads.
 
-        first: the names of some members. Their logs come first, because a long text is cut at its end.
+        first: the names of members whose logs come first, because a long text is cut at its end.
         """
         for member in self.members.values():
             if member.kind != "jvm":
@@ -381,7 +381,7 @@ class World:
         order = sorted(self.members.values(), key=lambda member: member.name not in first)
         return "\n".join(f"=== {m.name}\n{m.process.log_tail()}" for m in order)
 
-    # What servers are doing.
+    # The state of servers.
 
     def controller(self):
         path = ControllerPath().path
@@ -389,18 +389,18 @@ class World:
         return decode_controller(path, data).broker_id
 
     def group_leader(self):
-        """The member that leads the led group; None if there is none, or if it does not live any more."""
+        """Return the leader of the led group; None if there is none, or if it is dead or frozen."""
         znode = patiently(lambda: self.observer.store.get_data_many([leader_path(GROUP)]))[0]
         name = b"" if znode is None else znode.data or b""
         return next((member for member in self.awake() if member.consumer_id.encode() == name), None)
 
     def coordination_znodes(self):
-        """The versions of round and generation, which every rebalance writes one after the other."""
+        """Return the versions of the znodes round and generation, which each rebalance writes in this order."""
         paths = [round_path(GROUP), generation_path(GROUP)]
         return [-1 if znode is None else znode.stat.version for znode in self.observer.store.get_data_many(paths)]
 
     def await_full_replicas(self, timeout_s=FLOW_TIMEOUT_S):
-        """Wait until repairs are done and all three brokers have everything: only then one more may fall."""
+        """Wait until repairs are done and all three brokers are in sync: only then may the next broker fail."""
         self.finish_repairs()
         paths = [PartitionStatePath(TOPIC, p).path for p in range(self.partitions)]
 
@@ -411,13 +411,13 @@ class World:
         wait_for(in_sync, timeout_s, lambda: NoFlowError("the replicas do not catch up"))
 
     def finish_repairs(self):
-        """Wait for what is being started again."""
+        """Wait until all servers that are starting again have started."""
         repairs, self.repairs = self.repairs, []
         for repair in repairs:
             repair.result()
 
     def repair_later(self, what, start):
-        """Start something again beside the next faults."""
+        """Start a server again, in another thread, during the next faults."""
 
         def repair():
             patiently(start)
@@ -428,7 +428,7 @@ class World:
     # The end.
 
     def end(self):
-        """Produce no more, let everything be delivered and everybody leave, and note what is left."""
+        """Stop the producer, wait until all is delivered, let all members leave, and record what they left behind."""
         self.finish_repairs()
         unacked = self.producer.end()
         assert unacked == 0, f"{unacked} messages were never acknowledged"
