@@ -18,7 +18,7 @@ _HEADLINE_ROUNDS = 3
 
 
 def main() -> int:
-    """Run what was asked for, print it, and write the results."""
+    """Run the chosen benchmarks, print the results, and write them."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks",
         description="Compare this project with its peers, both in the same run, and print ours / peer.",
@@ -50,7 +50,7 @@ def main() -> int:
         for measured in run([BENCHMARKS[name] for name in chosen], Effort(repeats, options.quick), durations):
             results += report.stamped(measured, commit)
             if not options.quick:
-                # what fails later, or is interrupted, takes nothing of this away
+                # at once, so that a later failure or an interrupt loses no result
                 durations.write()
                 report.write(report.merged(report.read_latest(), results, list(BENCHMARKS)), BENCHMARKS)
     except LegacyConsumerError as error:

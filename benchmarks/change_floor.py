@@ -25,7 +25,7 @@ _WARM_UP = 5
 
 
 class Client:
-    """One bare client. fired: a watch of it has fired."""
+    """A ZooKeeper client without a member's code. fired: set when a watch has fired."""
 
     def __init__(self, zookeeper: str, name: str) -> None:
         self.store = KazooStore(ZkSettings(zookeeper))
@@ -34,17 +34,17 @@ class Client:
         self.fired = Flag()
 
     def note(self, _event: WatchEvent) -> None:
-        """For watches."""
+        """Take the event of a watch."""
         self.fired.set()
 
     def wait(self) -> None:
-        """Until the watch fires."""
+        """Wait until a watch fires."""
         self.fired.wait()
         self.fired.clear()
 
 
 class Changes:
-    """The two clients, and the znodes of what moves between them."""
+    """The two clients, and the znodes of the partitions that move between them."""
 
     def __init__(self, zookeeper: str, moved: int) -> None:
         self._stays, self._comes = Client(zookeeper, "a"), Client(zookeeper, "b")
@@ -58,7 +58,7 @@ class Changes:
         self._claim(self._stays)
 
     def join(self) -> float:
-        """Seconds from the registration to the claim."""
+        """Move the partitions to a joining client. Returns: seconds from its registration to its claim."""
         stays, comes = self._stays.store, self._comes.store
         stays.get_children(_IDS, self._stays.note)
         comes.get_data(self._owners[0], self._comes.note)
@@ -72,7 +72,7 @@ class Changes:
         return (self._claim(self._comes) - began_ms) / 1000
 
     def leave(self) -> float:
-        """Seconds from the order to the claim."""
+        """Move the partitions back as that client leaves. Returns: seconds from the order to the claim."""
         stays, comes = self._stays.store, self._comes.store
         stays.get_children(_IDS, self._stays.note)
         began_ms = time.time_ns() // 1_000_000

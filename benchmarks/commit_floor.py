@@ -27,7 +27,7 @@ _WARM_UP, _COMMITS = 20, 60
 
 
 class PreparedCommits:
-    """A commit as bytes, and a bare connection to send it over."""
+    """A commit as bytes, and the address to send it to."""
 
     def __init__(self, zookeeper: str) -> None:
         store = KazooStore(ZkSettings(zookeeper))
@@ -48,7 +48,7 @@ class PreparedCommits:
         self._address = host, int(port)
 
     def measure(self) -> float:
-        """Commits a second, in a session of its own: nothing keeps one alive while the others are measured."""
+        """Return commits a second, in a new session: without heartbeats, an older one would have expired."""
         hello = struct.pack("!iqiqi16s?", 0, 0, 30_000, 0, 16, bytes(16), False)
         with socket.create_connection(self._address) as connection:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -1,4 +1,4 @@
-"""The parts of a benchmark: two contenders on one stage, and the figure that is compared.
+"""The parts of a benchmark: two contenders on one stage, and the compared figure.
 
 A stage is the environment of the measurements: servers, a filled topic. Contenders are records that compare equal when
 they do the same work, so one measurement serves every comparison of a round that needs it.
@@ -17,7 +17,7 @@ Figures = Mapping[str, float]
 """The result of one measurement of a contender: {figure: value}."""
 
 CPU_US = "cpu_us_per_message"
-"""A figure that is shown beside the one that is compared."""
+"""A figure that is shown beside the compared one."""
 _QUICK_ROUNDS = 2
 
 S = TypeVar("S")
@@ -27,7 +27,7 @@ S_co = TypeVar("S_co", covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """The amount of work. A quick run shows that it works; only a full run gives figures to quote.
+    """The amount of work. A quick run only shows that the benchmark runs; only a full run gives figures to quote.
 
     repeats: the number of rounds, if the caller set it.
     """
@@ -36,24 +36,24 @@ class Effort:
     quick: bool
 
     def rounds(self, usual: int) -> int:
-        """Return how many rounds a scene gets that usually has so many."""
+        """Return the number of rounds of a scene. usual: its default number."""
         return self.repeats or (min(usual, _QUICK_ROUNDS) if self.quick else usual)
 
     def choose(self, full: int, quick: int) -> int:
-        """A quantity of work."""
+        """Return the amount of work for a full or a quick run."""
         return quick if self.quick else full
 
 
 class Contender(Protocol[S_contra]):
-    """One side; hashable."""
+    """One side of a comparison; hashable."""
 
     def measure(self, stage: S_contra) -> Figures:
-        """Do the work once, in a process of its own."""
+        """Do the work once, in a separate process. Returns: the figures."""
         ...
 
 
 class Scene(Protocol[S_co]):
-    """How a stage is set; hashable, equal scenes share one stage."""
+    """Opens a stage; hashable, and equal scenes share one stage."""
 
     @property
     def rounds(self) -> int:
@@ -69,9 +69,9 @@ class Scene(Protocol[S_co]):
 class Comparison(Generic[S]):
     """One benchmark: figure of ours over that of the peer.
 
-    better: which way is good. target: what ratio is to be reached; a reader's mark, nothing fails over it.
-    about: one line for the table. in_quick: whether a quick run has time for it. headline: whether `make bench`
-    measures it; `make bench-all` measures all.
+    better: whether a higher or a lower figure is better. target: the ratio to reach; a mark for readers, no run fails
+    without it. about: one line for the table. in_quick: whether a quick run has time for it. headline: whether
+    `make bench` measures it; `make bench-all` measures all.
     """
 
     name: str
@@ -131,5 +131,5 @@ def summarise(comparison: Comparison[S], rounds: Sequence[tuple[Figures, Figures
 
 
 def _rounded(value: float) -> float:
-    """Four digits: more would be noise."""
+    """Round to four digits; more would be noise."""
     return float(f"{value:.4g}")

@@ -45,7 +45,7 @@ PEAK_MB = "peak_mb"
 
 _TOPIC = "benchmark"
 _DIFFERENT_VALUES = 50_000
-"""More than the largest window of a compression (zstd's) holds: of fewer, zstd would make next to nothing."""
+"""More values than the largest window of a codec (zstd's) holds: fewer would compress to almost nothing."""
 _TRIES = 3
 
 
@@ -59,19 +59,19 @@ class ConsumingStage:
         self._runs = 0
 
     def python(self, program: str, *arguments: str) -> str:
-        """Run one of our programs to its end; its output."""
+        """Run one of our programs to its end. Returns: its output."""
         self._runs += 1
         name = f"{program}-{self._runs}"
         command = own_program(program, *arguments)
         return output_of(ServerProcess(name, command, self._workspace, self._workspace.folder / f"{name}.log"))
 
     def java(self, main: str, *arguments: str, flags: Sequence[str] = ()) -> str:
-        """Run one of Kafka's programs to its end; its output."""
+        """Run one of Kafka's programs to its end. Returns: its output."""
         self._runs += 1
         return output_of(self.kafka.start_java(f"benchmark-{self._runs}", main, *arguments, flags=flags))
 
     def properties(self, *lines: str) -> tuple[str, str]:
-        """Arguments that give one of Kafka's consumers these settings."""
+        """Write these settings to a file. Returns: the arguments that give it to one of Kafka's consumers."""
         path = self._workspace.folder / "consumer.properties"
         path.write_text("\n".join(lines) + "\n", encoding="ascii")
         return "--consumer.config", str(path)
@@ -106,7 +106,7 @@ class ConsumingScene:
 
     def _records(self, count: int) -> Iterator[Record]:
         chance = random.Random(1)
-        # text where it is compressed: to about a half, as logs and JSON are
+        # for compression, text that shrinks to about a half, as logs and JSON do
         make = (
             chance.randbytes if self.compression == "none" else lambda size: chance.randbytes(size // 2).hex().encode()
         )
@@ -116,7 +116,7 @@ class ConsumingScene:
 
 
 def producer_settings(kafka: EmbeddedKafka) -> SettingsDict:
-    """By the registrations, which say what a broker of 0.8 needs."""
+    """Return librdkafka's settings for the broker's version, by its registration; a broker of 0.8 needs others."""
     config = ClusterConfig.load(zookeeper_connect=kafka.zookeeper_connect)
     store = KazooStore(config.zk_settings())
     store.start()
@@ -139,7 +139,7 @@ COMPRESSED = {
 
 @dataclass(frozen=True, slots=True)
 class Ours:
-    """ConsumerConnector and KafkaStream as they come, without tuning."""
+    """ConsumerConnector and KafkaStream with default settings."""
 
     way: Literal["arrow", "batches", "iterate"]
 
@@ -147,7 +147,7 @@ class Ours:
         return f"ours, {self.way}"
 
     def measure(self, stage: ConsumingStage) -> Figures:
-        """Messages a second and the highest resident memory."""
+        """Return messages a second and the highest resident memory."""
         return _figures(
             stage.python("consume_ours", stage.kafka.zookeeper_connect, _TOPIC, str(stage.messages), self.way)
         )
@@ -161,13 +161,13 @@ class Raw:
         return "raw consume()"
 
     def measure(self, stage: ConsumingStage) -> Figures:
-        """Messages a second and the highest resident memory."""
+        """Return messages a second and the highest resident memory."""
         return _figures(stage.python("consume_raw", stage.kafka.zookeeper_connect, _TOPIC, str(stage.messages)))
 
 
 @dataclass(frozen=True, slots=True)
 class Socket:
-    """Our requests; the responses are not decoded. unpack: batches are checked, and decompressed or copied once."""
+    """Our requests without decoding of the responses. unpack: check batches, and decompress or copy them once."""
 
     unpack: bool = False
 
@@ -175,7 +175,7 @@ class Socket:
         return "the socket, checked and unpacked" if self.unpack else "the socket alone"
 
     def measure(self, stage: ConsumingStage) -> Figures:
-        """Messages a second and the highest resident memory."""
+        """Return messages a second and the highest resident memory."""
         more = ("unpack",) if self.unpack else ()
         where = stage.kafka.zookeeper_connect, _TOPIC, str(stage.messages)
         return _figures(stage.python("consume_socket", *where, *more))
@@ -190,9 +190,9 @@ def _figures(output: str) -> Figures:
 class ConsumerPerformance:
     """Kafka's own tool, over its Scala consumer or the newer Java one, with the settings that an expert would choose.
 
-    By turns on one machine, four rounds: the newer consumer made 3.0 million messages a second as the tool comes, 3.4
-    with larger fetches and no bound of 500 messages on a poll, and 3.9 with a heap of which the collector seldom has to
-    clean anything as well. The parallel collector made 3.5.
+    In turns on one machine, four rounds: the newer consumer read 3.0 million messages a second with the tool's
+    defaults, 3.4 with larger fetches and more than 500 messages a poll, and 3.9 with, in addition, a heap that the
+    garbage collector seldom has to clean. With the parallel collector it read 3.5.
     """
 
     consumer: Literal["scala", "jvm_new"]
@@ -201,10 +201,10 @@ class ConsumerPerformance:
         return f"ConsumerPerformance, {self.consumer}"
 
     def measure(self, stage: ConsumingStage) -> Figures:
-        """Messages a second, by the tool's own clock.
+        """Return messages a second, by the tool's own clock.
 
-        With the older consumer it ends when no message comes for a second, as on a busy machine at its start: then it
-        is run again.
+        With the older consumer the tool ends when no message comes for a second, which may happen at its start on a
+        busy machine: then run it again.
         """
         for _ in range(_TRIES):
             output = self._run(stage)
@@ -229,7 +229,7 @@ class ConsumerPerformance:
 
 
 def _seconds_between(begun: str, ended: str) -> float:
-    """By the tool's clock. Its own rate of 0.8 takes off a wait for more messages, which there is none of here."""
+    """Return the seconds by the tool's clock. The rate of 0.8's tool subtracts a wait for messages that is not here."""
     first, last = (
         datetime.strptime(text, "%Y-%m-%d %H:%M:%S:%f").replace(tzinfo=timezone.utc) for text in (begun, ended)
     )

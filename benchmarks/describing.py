@@ -49,18 +49,18 @@ _Work = Literal["describe all", "describe one", "list"]
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """The ZooKeeper with the groups, and its broker."""
+    """A ZooKeeper with the groups, and its broker. compiled: the folder for the compiled code of Python modules."""
 
     kafka: EmbeddedKafka
     groups: int
     compiled: Path
 
     def run_ours(self, *arguments: str) -> tuple[int, float]:
-        """The number of lines that `legacy-consumer groups` printed, and how long it took."""
+        """Run `legacy-consumer groups`. Returns: the number of printed lines, and the seconds that it took."""
         return self._timed([sys.executable, "-m", "legacy_consumer", "groups", *arguments])
 
     def run_kafka_tool(self, *arguments: str) -> tuple[int, float]:
-        """The same of Kafka's consumer-groups."""
+        """Run Kafka's consumer-groups. Returns: the number of printed lines, and the seconds that it took."""
         return self._timed(self.kafka.java_command("kafka.admin.ConsumerGroupCommand", *arguments))
 
     def _timed(self, command: list[str]) -> tuple[int, float]:
@@ -100,7 +100,7 @@ class TreeScene:
 
 
 def fill(store: KazooStore, groups: int) -> None:
-    """Groups `group-00000` and so on: an offset and an owner znode for each partition of one topic, and no member."""
+    """Create groups `group-00000` and so on, with an offset and an owner znode for each partition, without members."""
     ops: list[Op] = []
     size = 0
     store.ensure_path("/consumers")
@@ -156,7 +156,7 @@ class KafkaTool:
 
 @dataclass(frozen=True, slots=True)
 class ListAgain:
-    """A program that lists the groups again and again, and times itself."""
+    """A program of one side that lists the groups several times, and times itself."""
 
     side: Side
 

@@ -13,7 +13,7 @@ _SETTING_UP = "setting up"
 
 
 def scenes_of(comparisons: Iterable[Comparison[Any]]) -> dict[Scene[Any], list[Comparison[Any]]]:
-    """The comparisons of each scene, in their order."""
+    """Return {scene: its comparisons}, in their order."""
     found: dict[Scene[Any], list[Comparison[Any]]] = {}
     for comparison in comparisons:
         found.setdefault(comparison.scene, []).append(comparison)
@@ -21,14 +21,14 @@ def scenes_of(comparisons: Iterable[Comparison[Any]]) -> dict[Scene[Any], list[C
 
 
 def contenders_of(comparisons: Iterable[Comparison[Any]]) -> list[Contender[Any]]:
-    """Each contender once, in the order in which they are first named."""
+    """Return each contender once, in the order of its first appearance."""
     return list(dict.fromkeys(side for one in comparisons for side in (one.ours, one.peer)))
 
 
 class Durations:
-    """Seconds of each scene's setting up and of one measurement of each contender.
+    """The shortest seconds so far of each scene's setup, and of one measurement of each contender.
 
-    The shortest ever seen: what else a machine has to do only makes them longer.
+    The shortest, because other work of the machine only makes them longer.
     """
 
     def __init__(self, path: Path) -> None:
@@ -44,7 +44,7 @@ class Durations:
         known[key] = min(round(seconds, 1), known.get(key, seconds))
 
     def seconds(self, comparisons: Iterable[Comparison[Any]], effort: Effort) -> tuple[float, list[str]]:
-        """Return how long these take in all, without what was never measured, which is named."""
+        """Return the seconds of these comparisons, and the names of parts that were never measured and are left out."""
         total = 0.0
         unknown = []
         for scene, own in scenes_of(comparisons).items():
@@ -69,5 +69,5 @@ class Durations:
         return f"{len(comparisons)} benchmarks; {took}"
 
     def write(self) -> None:
-        """Keep them for the next run."""
+        """Write the seconds to the file, for the next run."""
         self._path.write_text(json.dumps(self._seconds, indent=2, sort_keys=True) + "\n", encoding="utf-8")

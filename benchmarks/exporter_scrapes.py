@@ -129,7 +129,7 @@ def _run(mode: Mode, zookeeper: str, seconds: float) -> Seen:
         try:
             assert process.stderr is not None
             url = process.stderr.readline().split()[1]
-            # what it has to say later must not fill the pipe
+            # read the later output, which would fill the pipe and stop the exporter
             threading.Thread(target=process.stderr.read, daemon=True).start()
             _await_refreshes(url, 2)
             return _scrape(url, process.pid, seconds)
@@ -173,7 +173,7 @@ def _scrape(url: str, pid: int, seconds: float) -> Seen:
 
 
 def _get(url: str, *, packed: bool) -> tuple[bytes, float]:
-    """The page as it was sent, and how long it took from asking to the last byte."""
+    """Return the page as the exporter sent it, and the seconds from the request to the last byte."""
     request = urllib.request.Request(url, headers={"Accept-Encoding": "gzip"} if packed else {})
     began = time.monotonic()
     with urllib.request.urlopen(request, timeout=60) as answer:
@@ -205,7 +205,7 @@ def _print(modes: Sequence[Mode], found: Sequence[Seen]) -> None:
     row("---", *("---" for _ in modes))
     row("partitions, and those whose offset moved meanwhile", *(f"{s.partitions:,}, {s.moved:,}" for s in found))
     row("refreshes in the time", *(f"{s.refreshes} in {s.seconds:.0f} s" for s in found))
-    # a refresh that has begun is in the reads, and not in the refreshes
+    # the reads include a refresh that has begun, the refreshes do not
     row(
         "znodes and batches, for each refresh that ended",
         *(f"{s.reads // s.refreshes:,}, {s.batches // s.refreshes}" for s in found),

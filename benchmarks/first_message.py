@@ -43,7 +43,7 @@ class FirstMessageStage:
         self._runs = itertools.count()
 
     def new_name(self) -> str:
-        """Of a group that has never been, and of a process."""
+        """Return a name for a new group and for a process."""
         return f"first-{next(self._runs)}"
 
     def python(self, name: str, *, cold: bool) -> ServerProcess:
@@ -56,7 +56,7 @@ class FirstMessageStage:
         return ServerProcess(name, command, self._workspace, self._workspace.folder / f"{name}.log")
 
     def console_consumer(self, name: str) -> ServerProcess:
-        """Start Kafka's own."""
+        """Start Kafka's console consumer."""
         properties = self._workspace.folder / f"{name}.properties"
         properties.write_text(f"group.id={name}\n", encoding="ascii")
         return self.kafka.start_java(
@@ -93,7 +93,7 @@ class FirstMessage:
         return self.side
 
     def measure(self, stage: FirstMessageStage) -> Figures:
-        """Seconds to the first message."""
+        """Return the seconds to the first message."""
         name = stage.new_name()
         began = time.perf_counter()
         is_ours = self.side != "console consumer"

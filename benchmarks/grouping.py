@@ -42,12 +42,13 @@ COMMITS_PER_S = "commits_per_s"
 
 _TOPIC = "benchmark"
 DURABLE = {"forceSync": "yes", "preAllocSize": "65536"}
-"""ZooKeeper as it comes: each transaction is on the disk before it is answered, which an embedded one leaves out."""
+"""ZooKeeper's defaults, which the embedded one changes: it answers a transaction after it is on the disk."""
 _SMALL_HEAP = ("-Xms32m", "-Xmx128m")
 _COMMITS: dict[Side, int] = {"ours": 40, "jvm": 4}
-"""Enough for a figure; the JVM takes half a second for one."""
+"""The number of measured commits; a JVM member takes half a second for one."""
 _COMMITS_BEFORE: dict[Side, int] = {"ours": 20, "jvm": 2}
-"""The first of them creates the znodes. The rest warms up the server, which gets 500 requests for one of the JVM's."""
+"""Commits before the measured ones. The first creates the znodes; the others warm up the server, which gets 500
+requests for a JVM member's commit."""
 
 
 class GroupStage:
@@ -64,7 +65,7 @@ class GroupStage:
         self.warm: set[Changes] = set()
 
     def new_group(self, side: Side, members: int, *, in_one_process: bool = False) -> tuple[str, Crew]:
-        """Returns: the name of a new group without members and offsets, and the processes of its members to be."""
+        """Return the name of a new group without members and offsets, and the processes for its members."""
         group = f"{side}-{next(self._groups)}"
         key = side, in_one_process
         if key not in self._crews:
@@ -91,7 +92,7 @@ class GroupStage:
 
     @property
     def zookeeper(self) -> str:
-        """Where it listens."""
+        """The value of zookeeper.connect."""
         return self._kafka.zookeeper_connect
 
     def close(self) -> None:
@@ -139,7 +140,7 @@ class Changes:
         return f"{self.side}, {self.members} members{' in one process' if self.in_one_process else ''}"
 
     def measure(self, stage: GroupStage) -> Figures:
-        """Seconds and requests of each change; what is done first on a stage is done twice."""
+        """Return the seconds and requests of each change; on a new stage, after an unmeasured run."""
         if self not in stage.warm:
             stage.warm.add(self)
             self._change(stage)
@@ -200,9 +201,9 @@ class Commits:
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """members and partitions that groups are measured at, each member in a process of its own or all in one.
+    """The size of a measured group. in_one_process: all members in one process, not each in its own.
 
-    plain: on a ZooKeeper without reads of many znodes.
+    plain: on a ZooKeeper without MultiRead.
     """
 
     members: int
@@ -211,7 +212,7 @@ class Size:
     in_one_process: bool = False
 
     def name(self, what: str) -> str:
-        """The name of a benchmark at this size."""
+        """Return the name of a benchmark at this size."""
         special = f"{'_plain' if self.plain else ''}{'_in_one_process' if self.in_one_process else ''}"
         return f"{what}{special}_vs_jvm_{self.members}_{self.partitions}"
 
@@ -222,7 +223,7 @@ class Size:
 
     @property
     def scene(self) -> GroupScene:
-        """Where it is measured."""
+        """The scene of its measurements."""
         return GroupScene(self.partitions, _WITHOUT_MULTI_READ) if self.plain else GroupScene(self.partitions)
 
     @property
@@ -240,7 +241,7 @@ SIZES = (
 )
 
 LED_SIZES = (Size(4, 500), Size(16, 500))
-"""Groups that a member leads, dividing by range or by cooperative-sticky, beside a classic one of ours."""
+"""Sizes of led groups, with range or cooperative-sticky, to compare with a classic group of ours."""
 
 IN_ONE_PROCESS = Size(50, 500, in_one_process=True)
-"""For programs with many members as threads of one process. The row is reported; the code is not tuned for it."""
+"""The size for programs with many members in one process. The row is reported; the code is not tuned for it."""

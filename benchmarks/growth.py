@@ -29,14 +29,14 @@ DOCS = _HERE.parent / "docs" / "benchmarks.md"
 PICTURE = _HERE.parent / "docs" / "growth.svg"
 
 POINTS = {50: (16,), 500: (1, 4, 16, 50, 100), 1000: (16,), 2000: (16,), 5000: (16, 100)}
-"""{partitions: members}."""
+"""{partitions: numbers of members}."""
 
 _BEGIN, _END = "<!-- growth: written by `python -m benchmarks.growth` -->", "<!-- end of growth -->"
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """Medians of some rounds: seconds, and ZooKeeper's requests for a join."""
+    """Medians of several rounds: seconds of each change, and ZooKeeper's requests for a join."""
 
     side: Side
     members: int
@@ -48,12 +48,12 @@ class Point:
 
     @property
     def key(self) -> tuple[int, int, str]:
-        """The measured quantities, in the order of the table."""
+        """The point's identity, by which the table is sorted."""
         return self.partitions, self.members, self.side
 
 
 def measure(partitions: int, members: tuple[int, ...], sides: tuple[Side, ...], rounds: int) -> Iterator[Point]:
-    """The points of one topic."""
+    """Measure the points of one topic."""
     with GroupScene(partitions).open(Effort(None, False)) as stage:
         for count in members:
             for side in sides:
@@ -71,14 +71,14 @@ def measure(partitions: int, members: tuple[int, ...], sides: tuple[Side, ...], 
 
 
 def read() -> list[Point]:
-    """The points of earlier runs."""
+    """Return the points of earlier runs."""
     if not RESULTS.exists():
         return []
     return [Point(**entry) for entry in json.loads(RESULTS.read_text(encoding="utf-8"))]
 
 
 def table(points: list[Point]) -> str:
-    """In Markdown: ours, and the JVM's in brackets."""
+    """Return the table in Markdown: our figures, and the JVM's in brackets."""
     known = {point.key: point for point in points}
     rows = [
         "| Partitions | Members | Start, s | Join, s | Leave, s | Requests of a join |",
@@ -99,7 +99,7 @@ def table(points: list[Point]) -> str:
 
 
 def write(points: list[Point]) -> None:
-    """The file, the picture and the document."""
+    """Write the file, the picture and the table in the document."""
     points = sorted(points, key=lambda point: point.key)
     RESULTS.write_text(json.dumps([asdict(point) for point in points], indent=2) + "\n", encoding="utf-8")
     PICTURE.write_text(draw(points), encoding="utf-8")
@@ -110,7 +110,7 @@ def write(points: list[Point]) -> None:
 
 
 def main() -> int:
-    """Measure what was asked for, and write all that is known."""
+    """Measure the chosen points, and write them with the points of earlier runs."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.growth", description=__doc__.partition("\n")[0])
     parser.add_argument("--partitions", type=int, nargs="*", choices=POINTS, help="only these (default: all)")
     parser.add_argument("--members", type=int, nargs="*", help="only these of each")
@@ -125,7 +125,7 @@ def main() -> int:
             sides: tuple[Side, ...] = (options.side,) if options.side else ("ours", "jvm")
             for point in measure(partitions, members, sides, options.rounds):
                 print(asdict(point), file=sys.stderr, flush=True)
-                # at once: one side may give up, and takes nothing of the others away
+                # at once, so that a later failure loses no point
                 write(list({known.key: known for known in (*read(), point)}.values()))
         if options.draw:
             write(read())

@@ -20,7 +20,7 @@ _MEMBERS, _PARTITIONS = 16, 500
 
 
 class Measured(Protocol):
-    """The drawn quantities."""
+    """A point to draw; it also has start_s, join_s and leave_s."""
 
     @property
     def side(self) -> str: ...
@@ -31,7 +31,7 @@ class Measured(Protocol):
 
 
 def draw(points: Iterable[Measured]) -> str:
-    """The picture."""
+    """Return the picture as SVG."""
     points = list(points)
     width = _LEFT + 2 * _PANEL_W + _GAP + 20
     height = _TOP + _PANEL_H + _FOOT

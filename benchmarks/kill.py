@@ -78,12 +78,12 @@ class DeliveryLog:
             lines, end, _ = log.read().rpartition(b"\n")
         self._read_up_to += len(lines) + len(end)
         words = [line.split() for line in lines.decode().splitlines()]
-        # there may be a warning among them
+        # other lines may be warnings
         return [(float(pair[0]), int(pair[1])) for pair in words if len(pair) == 2 and pair[1].isdigit()]
 
 
 class Member:
-    """A process that consumes."""
+    """A member as a process."""
 
     def __init__(self, consumer_id: str, command: list[str], workspace: Workspace) -> None:
         self.id = f"{_GROUP}_{consumer_id}"
@@ -93,7 +93,7 @@ class Member:
 
 
 class Stage:
-    """The group, from outside."""
+    """The group with its servers."""
 
     def __init__(self, kafka: EmbeddedKafka, store: KazooStore, workspace: Workspace, session_timeout_ms: int) -> None:
         self._kafka = kafka
@@ -104,7 +104,7 @@ class Stage:
         self.members: list[Member] = []
 
     def add_member(self) -> None:
-        """Start one more."""
+        """Start one more member."""
         name = f"m-{next(self._numbers):03}"
         command = own_program(
             "deliver", self._kafka.zookeeper_connect, _TOPIC, _GROUP, name, str(self._session_timeout_ms)
@@ -117,7 +117,7 @@ class Stage:
             member.process.kill()
 
     def owners(self) -> dict[int, str]:
-        """{partition: consumer id} of the owner znodes that there are."""
+        """Return {partition: consumer id} of the present owner znodes."""
         try:
             names = self._store.get_children(TopicOwnersPath(_GROUP, _TOPIC).path)
         except NoNodeError:
@@ -131,7 +131,7 @@ class Stage:
         }
 
     def wait_until_settled(self) -> None:
-        """Until every partition has an owner, every member owns some, and nothing has moved for a while."""
+        """Wait until every partition has an owner, every member owns some, and nothing has changed for a while."""
         since, before = time.monotonic(), self.owners()
 
         def is_settled() -> bool:
@@ -144,7 +144,7 @@ class Stage:
         wait_for(is_settled, _TIMEOUT_S, lambda: NeverSettledError("the group did not settle"))
 
     def kill(self) -> Kill:
-        """Kill the member that is there for longest."""
+        """Kill the oldest member. Returns: the times until its partitions flow again. Raises: NeverSettledError."""
         victim = self.members.pop(0)
         lost = sorted(partition for partition, owner in self.owners().items() if owner == victim.id)
         gone = threading.Event()
@@ -185,7 +185,7 @@ class Stage:
 
 
 def _records(ended: threading.Event) -> Iterator[Record]:
-    """One for each partition, again and again."""
+    """Yield a record for each partition, again and again."""
     while not ended.wait(_PRODUCE_EVERY_S):
         for partition in range(_PARTITIONS):
             yield Record(None, b"x" * 100, partition)

@@ -19,13 +19,13 @@ class Load:
 
 
 class LoadMeter:
-    """Counts from its making on. The processes of a scene count as ours once they have ended and were waited for."""
+    """Measures from its creation on. A scene's processes count as ours once they have ended and were waited for."""
 
     def __init__(self) -> None:
         self._began = _look()
 
     def read(self) -> Load | None:
-        """The load until now; None where the kernel does not tell (anywhere but on Linux)."""
+        """Return the load until now; None except on Linux."""
         now = _look()
         if self._began is None or now is None:
             return None
@@ -36,7 +36,7 @@ class LoadMeter:
 
 
 def _look() -> tuple[float, float, float, float] | None:
-    """(all, busy, stolen, own) processor seconds since some moment."""
+    """Return (all, busy, stolen, own) processor seconds since a fixed moment."""
     try:
         first = _STAT.read_text(encoding="ascii").split("\n", 1)[0].split()[1:9]
     except OSError:

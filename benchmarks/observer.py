@@ -26,7 +26,7 @@ from zk_layout.store import Children
 
 _LOOK_EVERY_S = 0.1
 _STILL_FOR_S = 2.0
-"""Longer than a member of ours is settled before it watches its owner znodes: the next change finds it at rest."""
+"""Longer than the time after which a settled member of ours watches its owner znodes, so that it is at rest then."""
 _TIMEOUT_S = 120.0
 _RECEIVED = re.compile(r"^zk_packets_received\s+(\d+)", re.MULTILINE)
 _SESSION = re.compile(r"\brecved=(\d+),.*\bsid=(0x[0-9a-f]+),.*\blcxid=0x([0-9a-f]+),")
@@ -34,7 +34,7 @@ _NO_REQUEST_YET = 2**64 - 1
 
 
 class NotSettledError(Exception):
-    """The group has not settled in time, or moved again after it seemed to have."""
+    """The group has not settled in time, or ZooKeeper does not tell what is needed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,10 @@ class Requests:
 
 
 def heartbeats_of(connections: str) -> dict[str, int]:
-    """{session: its packets without a number, but for the one by which it began}, from the server's answer to cons."""
+    """Return {session: number of its heartbeats} from the server's answer to cons.
+
+    Heartbeats are the packets without a request number, except the one with which the session began.
+    """
     found = {}
     for received, session, last in _SESSION.findall(connections):
         requests = int(last, 16)
@@ -62,9 +65,10 @@ def heartbeats_of(connections: str) -> dict[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """at_ms: when the last owner znode was made, by the server's clock.
+    """The moment when a group has settled.
 
-    requests: the server's count when nothing had changed for two seconds: what a change causes is done by then.
+    at_ms: when the last owner znode was created, by the server's clock. requests: the server's count when nothing had
+    changed for two seconds, so that it has all requests of the change.
     """
 
     at_ms: int
@@ -72,7 +76,7 @@ class Settled:
 
 
 class Observer:
-    """Looks at groups that subscribe to one topic, each member with one stream."""
+    """Observes groups that subscribe to one topic, each member with one stream."""
 
     def __init__(self, zookeeper_connect: str, topic: str, partitions: int) -> None:
         self._topic = topic
@@ -94,11 +98,11 @@ class Observer:
         self._store.close()
 
     def prepare(self, group: str) -> None:
-        """Make the directory of a group's offsets, as every group that has ever committed has one."""
+        """Create the folder of a group's offsets, which every group that has ever committed has."""
         self._store.ensure_path(TopicOffsetsPath(group, self._topic).path)
 
     def registered_ms(self, group: str, member: int) -> int:
-        """When a member wrote its registration."""
+        """Return the time when a member wrote its registration, in ms. Raises: NotSettledError."""
         stat = self._store.exists(ConsumerIdPath(group, member_id(group, member)).path)
         if stat is None:
             raise NotSettledError(f"member {member} of {group} is not registered")
@@ -139,7 +143,10 @@ class Observer:
         raise NotSettledError(f"{group} with {members} members has not settled after {_TIMEOUT_S:g} s")
 
     def _owners_made(self, group: str, members: int) -> list[tuple[int, int]] | None:
-        """(czxid, ctime) of each owner znode if the right members are there and own equal shares."""
+        """Return (czxid, ctime) of each owner znode if the right members are registered and own equal shares, or None.
+
+        None also while the list of owners changes.
+        """
         ids = self._store.get_children_many([ConsumerIdsPath(group).path])[0]
         if ids is None or set(ids) != {member_id(group, number) for number in range(members)}:
             return None
@@ -149,7 +156,7 @@ class Observer:
             return None
         before, self._listed = self._listed, listed
         if len(listed.names) != self._partitions or before != listed:
-            # it moves: not worth reading yet
+            # the list still changes: do not read the owners yet
             self._made = None
             return None
         if self._made is None:
@@ -157,7 +164,7 @@ class Observer:
         return self._made
 
     def _read_owners(self, group: str, members: int) -> list[tuple[int, int]] | None:
-        """Whichever strategy divides: no member may have two partitions more than another."""
+        """Read the owner znodes; None unless shares are equal: no member may have two partitions more than another."""
         paths = [OwnerPath(group, self._topic, number).path for number in range(self._partitions)]
         znodes = [znode for znode in self._store.get_data_many(paths) if znode is not None]
         threads = {f"{member_id(group, number)}-0".encode(): 0 for number in range(members)}
@@ -171,5 +178,5 @@ class Observer:
 
 
 def member_id(group: str, number: int) -> str:
-    """The consumer id of a member, numbered in the order of joining from 0."""
+    """Return the consumer id of a member; members have numbers from 0 on in the order of joining."""
     return f"{group}_m-{number:03}"

@@ -1,4 +1,4 @@
-"""Processes that do what is measured; they end with the stage, or with this process."""
+"""The measured processes; they end with the stage, or with this process."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _LEAVE_TIMEOUT_S = 20.0
 
 
 def own_program(name: str, *arguments: str) -> list[str]:
-    """The command that runs a file of programs/ on the very code that this process runs."""
+    """Return the command that runs a file of programs/ with the library's code of this process."""
     return ["env", f"PYTHONPATH={_HERE.parent}", sys.executable, str(_HERE / "programs" / f"{name}.py"), *arguments]
 
 
 def compile_java(java: Path, source: str, jars: Sequence[Path], folder: Path) -> Path:
-    """Compile a file of java/ once for many processes; the folder of its classes. Raises: ServerStartError."""
+    """Compile a file of java/, once for many processes. Returns: the classes' folder. Raises: ServerStartError."""
     classes = folder / "classes"
     options = ["-nowarn", "-proc:none", "-cp", os.pathsep.join(map(os.fspath, jars)), "-d", os.fspath(classes)]
     command = [os.fspath(java), "-m", "jdk.compiler/com.sun.tools.javac.Main", *options, str(JAVA_SOURCES / source)]
@@ -39,7 +39,7 @@ def compile_java(java: Path, source: str, jars: Sequence[Path], folder: Path) ->
 
 
 def output_of(process: ServerProcess) -> str:
-    """Wait until it has ended; what it wrote. Raises: ServerStartError if it failed or took too long."""
+    """Wait until a process has ended. Returns: its output. Raises: ServerStartError if it failed or took too long."""
     try:
         code = process.wait(_RUN_TIMEOUT_S)
         if code != 0:
@@ -51,9 +51,9 @@ def output_of(process: ServerProcess) -> str:
 
 
 class Crew:
-    """The members of one side, numbered from 0: each in a process of its own, or all in one.
+    """The members of one side, numbered from 0: each in its own process, or all in one.
 
-    new_process: makes the process whose first member has this number.
+    new_process: returns a new process whose first member has this number.
     """
 
     def __init__(self, new_process: Callable[[int], MembersProcess], *, in_one_process: bool) -> None:
@@ -71,20 +71,20 @@ class Crew:
         self._tell(self._processes, f"group {group}")
 
     def join(self, first: int, count: int) -> None:
-        """These members join at the same time; returns when all have their streams."""
+        """Let these members join at the same time, and wait until all have their streams."""
         self._tell_members("join", first, count)
 
     def leave(self, first: int, count: int) -> None:
-        """These members leave at the same time; in one process they must be the last that joined."""
+        """Let these members leave at the same time; in one process they must be the last that joined."""
         self._tell_members("leave", first, count)
 
     def commit(self, times: int) -> float:
-        """The first member commits all its offsets `times` times. Returns: the seconds that this took."""
+        """Let the first member commit all its offsets `times` times. Returns: the seconds that this took."""
         return float(self._tell(self._processes[:1], f"commit {times}")[0])
 
     @property
     def pids(self) -> list[int]:
-        """Of its processes."""
+        """The ids of the processes."""
         return [process.pid for process in self._processes]
 
     def _tell_members(self, verb: str, first: int, count: int) -> None:
@@ -108,7 +108,7 @@ class Crew:
 
 
 class MembersProcess:
-    """A process that holds members of a group. It answers once when it is ready, and then each line that it is told."""
+    """A process with members of a group. It answers once when it is ready, and then each command."""
 
     def __init__(self, name: str, command: list[str], workspace: Workspace) -> None:
         self.name = name
@@ -120,16 +120,16 @@ class MembersProcess:
 
     @property
     def pid(self) -> int:
-        """Of the process."""
+        """The id of the process."""
         return self._process.pid
 
     def tell(self, line: str) -> None:
-        """Have it do something."""
+        """Send the process a command."""
         assert self._process.stdin is not None
         self._process.stdin.write(f"{line}\n")
 
     def answer(self) -> str:
-        """Wait until it has done what it was told; what it answers. Raises: ServerStartError."""
+        """Wait until the process has done the command. Returns: its answer. Raises: ServerStartError."""
         assert self._process.stdout is not None
         verdict, _, answer = self._process.stdout.readline().strip().partition(" ")
         if verdict != "ok":
@@ -138,12 +138,12 @@ class MembersProcess:
         return answer
 
     def end_input(self) -> None:
-        """Its members leave in order if they can, and it ends."""
+        """Close the input: the members leave in order if they can, and the process ends."""
         assert self._process.stdin is not None
         self._process.stdin.close()
 
     def close(self) -> None:
-        """Wait for its end, or end it."""
+        """Wait until the process has ended; kill it if that takes too long."""
         assert self._process.stdout is not None
         try:
             self._process.wait(_LEAVE_TIMEOUT_S)

@@ -1,6 +1,6 @@
-"""Every benchmark there is: one table, a row for each comparison, in the order of the printed one.
+"""All benchmarks: one table, a row for each comparison, in the order of the printed table.
 
-A row says what is measured, on which scene, which side is ours, which is the peer, and which ratio is wanted.
+A row holds the measured quantity, the scene, our side, the peer, and the ratio to reach.
 """
 
 from __future__ import annotations
@@ -391,4 +391,4 @@ _ALL: tuple[Comparison[Any], ...] = (
 )
 
 BENCHMARKS: dict[str, Comparison[Any]] = {comparison.name: comparison for comparison in _ALL}
-"""By name, in the order of the table."""
+"""{name: comparison}, in the order of the table."""

@@ -1,4 +1,4 @@
-"""Writes what was measured: results/latest.json for programs, the table of docs/benchmarks.md for people."""
+"""Writes results: results/latest.json for programs, the table in docs/benchmarks.md for people."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _BETWEEN = re.compile(f"{re.escape(_BEGIN)}.*?{re.escape(_END)}", re.DOTALL)
 
 
 def commit_measured() -> str:
-    """The commit in this tree; asked for before results are written into it."""
+    """Return the commit of this tree; call it before results are written, which make the tree dirty."""
     asked = subprocess.run(
         ["git", "describe", "--always", "--dirty"], check=False, cwd=ROOT, capture_output=True, text=True
     )
@@ -34,19 +34,19 @@ def commit_measured() -> str:
 
 
 def stamped(results: Iterable[Result], commit: str) -> list[Result]:
-    """The results with today's date and the commit that was measured."""
+    """Return the results with today's date and the measured commit."""
     date = datetime.now(timezone.utc).strftime("%Y-%m-%d")
     return [replace(result, date=date, commit=commit) for result in results]
 
 
 def merged(earlier: Iterable[Result], new: Iterable[Result], order: Sequence[str]) -> list[Result]:
-    """All results in this order, new ones in the place of earlier ones; names that are not in it are dropped."""
+    """Return all results in this order, new ones in place of earlier ones, without names that are not in the order."""
     by_name = {result.name: result for result in (*earlier, *new)}
     return [by_name[name] for name in order if name in by_name]
 
 
 def read_latest() -> list[Result]:
-    """The results of earlier runs; none if there was no run."""
+    """Return the results of earlier runs; none if there was no run."""
     try:
         return [Result(**entry) for entry in json.loads(LATEST.read_text(encoding="utf-8"))]
     except FileNotFoundError:
@@ -64,7 +64,7 @@ def write(results: Sequence[Result], comparisons: Mapping[str, Comparison[Any]])
 
 
 def table(results: Sequence[Result], comparisons: Mapping[str, Comparison[Any]]) -> str:
-    """The results as a table in Markdown."""
+    """Return the results as a table in Markdown."""
     rows = [
         (
             "| Benchmark | Ours | Peer | Unit | Ratio: min, **median**, max | Wanted | CPU, us | Commit, date "
@@ -86,7 +86,7 @@ def table(results: Sequence[Result], comparisons: Mapping[str, Comparison[Any]])
 
 
 def lines(results: Sequence[Result], comparisons: Mapping[str, Comparison[Any]]) -> list[str]:
-    """The results for a terminal, one line each."""
+    """Return the results for a terminal, one line each."""
     shown = []
     for result in results:
         target = comparisons[result.name].target

@@ -27,10 +27,11 @@ _SIDES: Mapping[str, Side] = {"columnar": "ours", "librdkafka": "librdkafka", "j
 
 @dataclass(frozen=True, slots=True)
 class Rest:
-    """busy_percent: share of a core. wake_ups_a_second: of all threads together. asked: requests at ZooKeeper.
+    """The cost of one idle member.
 
-    threads: {name and number: (percent of a core, wake-ups a second)}. It leaves out threads that wake up less often
-    than once in two seconds.
+    busy_percent: share of a core. wake_ups_a_second: of all threads together. asked: number of ZooKeeper requests.
+    threads: {name and number: (percent of a core, wake-ups a second)}, without threads that wake up less often than
+    once in two seconds.
     """
 
     side: str
@@ -42,7 +43,7 @@ class Rest:
 
 
 def _used(pid: int) -> dict[str, tuple[int, int]]:
-    """{thread: (nanoseconds of processor time, how often it gave the processor up by itself)}."""
+    """Return {thread: (nanoseconds of processor time, number of voluntary context switches)}."""
     used = {}
     for thread in Path(f"/proc/{pid}/task").iterdir():
         status = dict(line.split(":", 1) for line in (thread / "status").read_text(encoding="utf-8").splitlines())
@@ -52,7 +53,7 @@ def _used(pid: int) -> dict[str, tuple[int, int]]:
 
 
 def measure(stage: GroupStage, side: str, seconds: float) -> Rest:
-    """Let a member join, let it rest, and look twice."""
+    """Let a member join and settle, and measure it while it rests."""
     group, crew = stage.new_group(_SIDES[side], 1)
     crew.join(0, 1)
     asked = stage.observer.wait_until_settled(group, 1).requests

@@ -17,7 +17,7 @@ from benchmarks.load import LoadMeter
 
 
 def run(comparisons: Iterable[Comparison[Any]], effort: Effort, durations: Durations) -> Iterator[list[Result]]:
-    """The results, scene by scene. Says beforehand how long it takes, and notes how long it took."""
+    """Yield the results of each scene. Print an estimate of the time before, and note the times of all measurements."""
     comparisons = list(comparisons)
     _say(durations.announcement(comparisons, effort))
     for scene, own in scenes_of(comparisons).items():
@@ -37,7 +37,7 @@ def _run_scene(
     with scene.open(effort) as stage:
         _say(f"{scene}: {len(contenders)} contenders, {repeats} rounds")
         for number in range(repeats):
-            # every other round backwards, so that no contender always runs after the same other one
+            # every other round in reverse order, so that no contender always runs after the same other one
             order = contenders if number % 2 == 0 else contenders[::-1]
             figures: dict[Contender[Any], Figures] = {}
             for contender in order:

@@ -1,6 +1,6 @@
-"""The jars of Spark's own Kafka connector, the peer of zk_messages: four, each fetched without what it depends on.
+"""The four jars of Spark's own Kafka connector, the peer of zk_messages, without their dependencies.
 
-They load into the installed pyspark, which has the rest. Fetched once by the resolver that comes with it, checked, and
+The installed pyspark has the dependencies, and loads the jars. Its own resolver fetches them once; they are checked and
 kept beside the jars of the embedded servers.
 """
 
@@ -43,12 +43,12 @@ _JARS = (
         "6d3bd18df8410f3e31b031aca582cc109342358a62a2759ebd0c4cdf30d06f8b",
     ),
 )
-"""(organisation, module, version, SHA-256)"""
+"""(organisation, module, version, SHA-256) of each jar."""
 _TIMEOUT_S = 600.0
 
 
 def connector_jars() -> list[Path]:
-    """The four files. Raises: JarsUnavailableError, also for a file that is not the one that is meant."""
+    """Return the four files; fetch them at the first call. Raises: JarsUnavailableError, also for a wrong hash."""
     folder = jar_root() / "spark-connector-4.2.0"
     if not folder.is_dir():
         folder.parent.mkdir(parents=True, exist_ok=True)

@@ -53,7 +53,7 @@ class ReadMessages:
         return f"{which}, value and offset" if self.pruned else which
 
     def measure(self, stage: ConsumingStage) -> Figures:
-        """Messages a second."""
+        """Return messages a second."""
         told = {
             "form": self.form,
             "pruned": self.pruned,
@@ -79,7 +79,7 @@ class OffsetsStage:
         self._runs = 0
 
     def python(self, program: str, *arguments: str) -> str:
-        """Run one of our programs to its end; its output."""
+        """Run one of our programs to its end. Returns: its output."""
         self._runs += 1
         name = f"{program}-{self._runs}"
         command = own_program(program, *arguments)
@@ -126,7 +126,7 @@ class ReadOffsets:
         return {"spark_offsets": "zk_offsets", "kazoo_offsets": "two processes of kazoo"}[self.program]
 
     def measure(self, stage: OffsetsStage) -> Figures:
-        """Seconds, and znodes a second."""
+        """Return seconds, and znodes a second."""
         return _figures(stage.python(self.program, stage.connect, str(stage.groups * stage.partitions)))
 
 

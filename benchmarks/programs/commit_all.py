@@ -20,7 +20,7 @@ ended = threading.Event()
 
 
 def await_end() -> None:
-    """Run until standard input is closed."""
+    """Set `ended` when standard input is closed."""
     sys.stdin.read()
     ended.set()
 

@@ -8,7 +8,7 @@ from legacy_consumer import ConsumerConnector
 
 
 def main() -> None:
-    """As any user would."""
+    """Join, print the first message, and leave."""
     zookeeper, topic, group = sys.argv[1:]
     with ConsumerConnector(zookeeper_connect=zookeeper, group_id=group, auto_offset_reset="smallest") as connector:
         (stream,) = connector.create_message_streams({topic: 1})[topic]

@@ -12,7 +12,7 @@ from legacy_consumer import ConsumerConnector, KafkaStream
 
 
 def by_batches(stream: KafkaStream, wanted: int) -> tuple[int, int, float]:
-    """(messages, bytes, when the first batch was there)."""
+    """Consume in batches. Returns: (messages, bytes, time when the first batch came)."""
     count = size = 0
     began = 0.0
     for batch in stream.batches():
@@ -26,7 +26,7 @@ def by_batches(stream: KafkaStream, wanted: int) -> tuple[int, int, float]:
 
 
 def one_by_one(stream: KafkaStream, wanted: int) -> tuple[int, int, float]:
-    """(messages, bytes, when the first message was there)."""
+    """Consume message by message. Returns: (messages, bytes, time when the first message came)."""
     messages = iter(stream)
     size = len(next(messages).value() or b"")
     began = time.perf_counter()
@@ -40,7 +40,7 @@ def one_by_one(stream: KafkaStream, wanted: int) -> tuple[int, int, float]:
 
 
 def as_arrow(stream: KafkaStream, wanted: int) -> tuple[int, int, float]:
-    """(messages, bytes, when the first batch was there)."""
+    """Consume Arrow batches. Returns: (messages, bytes, time when the first batch came)."""
     import pyarrow.compute as pc  # only the Arrow rows need it
 
     count = size = 0
@@ -55,7 +55,7 @@ def as_arrow(stream: KafkaStream, wanted: int) -> tuple[int, int, float]:
 
 
 def peak_mb() -> float:
-    """The most resident memory that this process ever had."""
+    """Return the peak resident memory of this process in MB."""
     status = Path("/proc/self/status").read_text(encoding="ascii")
     return int(status.partition("VmHWM:")[2].split()[0]) / 1024
 

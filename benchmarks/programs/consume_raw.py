@@ -18,7 +18,7 @@ from legacy_consumer.fetching.librdkafka.settings import SettingsDict, fetcher_s
 from zk_layout.kazoo_store import KazooStore
 
 AT_ONCE = 500
-"""500 to 1000 are the fastest for librdkafka's binding."""
+"""Messages per call; librdkafka's binding is fastest with 500 to 1000."""
 
 
 def settings(zookeeper: str) -> SettingsDict:
@@ -33,7 +33,7 @@ def settings(zookeeper: str) -> SettingsDict:
 
 
 def peak_mb() -> float:
-    """The most resident memory that this process ever had."""
+    """Return the peak resident memory of this process in MB."""
     status = Path("/proc/self/status").read_text(encoding="ascii")
     return int(status.partition("VmHWM:")[2].split()[0]) / 1024
 

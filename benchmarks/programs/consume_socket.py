@@ -37,11 +37,11 @@ NO_SESSION = FetchSession(0, -1)
 _LENGTH = struct.Struct(">i")
 _CRC = struct.Struct(">I")
 _HEAD_BYTES = 12
-"""Offset and length, before what the length counts."""
+"""The bytes of offset and length; the length counts the bytes after them."""
 _CRC_AT = 17
 _CHECKED_FROM = 21
 _CODEC_AT = 22
-"""The lower byte of the attributes."""
+"""The position of the lower byte of the attributes."""
 _RECORDS_AT = 61
 _DECOMPRESS = {
     1: cramjam.gzip.decompress,
@@ -49,7 +49,7 @@ _DECOMPRESS = {
     3: cramjam.lz4.decompress,
     4: cramjam.zstd.decompress,
 }
-"""By the number in the attributes; snappy as librdkafka writes it, without the framing of Java's library."""
+"""{codec number in the attributes: decompress}; snappy as librdkafka writes it, without Java's framing."""
 
 
 def check_and_unpack(records: bytes | memoryview, column: bytearray) -> None:
@@ -66,7 +66,7 @@ def check_and_unpack(records: bytes | memoryview, column: bytearray) -> None:
         if crc32c(view[at + _CHECKED_FROM : end]) != _CRC.unpack_from(view, at + _CRC_AT)[0]:
             raise ValueError(f"the batch at byte {at} is damaged")
         packed = view[at + _RECORDS_AT : end]
-        # a batch that did not get smaller is not compressed
+        # producers do not compress a batch that would not get smaller
         if codec := view[at + _CODEC_AT] & 7:
             _DECOMPRESS[codec](packed)
         else:
@@ -75,7 +75,7 @@ def check_and_unpack(records: bytes | memoryview, column: bytearray) -> None:
 
 
 def peak_mb() -> float:
-    """The most resident memory that this process ever had."""
+    """Return the peak resident memory of this process in MB."""
     status = Path("/proc/self/status").read_text(encoding="ascii")
     return int(status.partition("VmHWM:")[2].split()[0]) / 1024
 

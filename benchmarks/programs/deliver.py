@@ -1,6 +1,6 @@
-"""A member of a group that says what it is handed out: deliver.py ZOOKEEPER TOPIC GROUP CONSUMER_ID SESSION_TIMEOUT_MS
+"""A member of a group that prints its deliveries: deliver.py ZOOKEEPER TOPIC GROUP CONSUMER_ID SESSION_TIMEOUT_MS
 
-A line for each partition of each batch: seconds of the machine's monotonic clock, and the partition.
+It prints a line for each partition of each batch: seconds of the machine's monotonic clock, and the partition.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ PROCESSES = 2
 
 
 def read_half(zookeeper: str, half: int, ready: Barrier, results: SimpleQueue[int]) -> None:
-    """List and read every second group; how many offsets there were."""
+    """List and read every second group, and put the number of its offsets into results."""
     client = KazooClient(zookeeper)
     client.start()
     ready.wait()

@@ -17,7 +17,7 @@ CALLS = 6
 
 
 def call(zookeeper: str) -> tuple[int, float]:
-    """Return how many lines it printed, and how long it took from the arguments to the last line."""
+    """Run `groups list` once. Returns: the number of printed lines, and the seconds from the arguments to the last."""
     printed = io.StringIO()
     began = time.perf_counter()
     with contextlib.redirect_stdout(printed):

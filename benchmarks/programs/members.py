@@ -1,7 +1,7 @@
-"""Members of a group in this process, one or many, that come and go as lines on standard input say.
+"""One or more members of a group in this process, which join and leave by commands on standard input.
 
-members.py ZOOKEEPER TOPIC PARTITIONS FIRST [SIDE], and then the same lines and answers as java/Members.java,
-which explains them.
+members.py ZOOKEEPER TOPIC PARTITIONS FIRST [SIDE]. The commands and answers are those of java/Members.java, which
+explains them.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Members:
         self._threads = ThreadPoolExecutor(max_workers=128)
 
     def obey(self, verb: str, argument: str) -> str:
-        """Do what a line says; what to answer."""
+        """Carry out a command. Returns: the answer."""
         match verb:
             case "group":
                 self._group = argument
@@ -81,7 +81,7 @@ class Members:
         return seconds
 
     def leave_all(self) -> None:
-        """The end."""
+        """Let all members leave."""
         self.obey("leave", str(len(self._members)))
 
 
@@ -91,7 +91,7 @@ def _read(stream: KafkaStream) -> None:
 
 
 def main() -> None:
-    """Obey until standard input ends."""
+    """Carry out commands until standard input ends."""
     zookeeper, topic, partitions, first, *side = sys.argv[1:]
     members = Members(zookeeper, topic, int(partitions), int(first), *side or ["ours"])
     print("ok", flush=True)

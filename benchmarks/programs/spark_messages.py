@@ -27,11 +27,11 @@ TUNED = {
     "kafka.max.partition.fetch.bytes": "4194304",
     "kafka.receive.buffer.bytes": "-1",
 }
-"""The settings of an expert for many small messages: Spark's connector polls 500 messages at a time by default."""
+"""An expert's settings for many small messages: by default, Spark's connector polls 500 messages at a time."""
 
 
 READY_ROWS = 40_000
-"""About as many as zk_messages hands out at once."""
+"""The rows of a batch, about as many as zk_messages hands out at once."""
 READY_ROW = {"value": b"x" * 100, "topic": "t", "partition": 0, "offset": 0, "timestamp": 0, "timestampType": 0}
 PARTITIONS = 4
 
@@ -44,11 +44,11 @@ class ReadyReader(DataSourceReader):
         self._batches = messages // PARTITIONS // READY_ROWS
 
     def partitions(self) -> Sequence[InputPartition]:
-        """As many as the topic has."""
+        """Return as many partitions as the topic has."""
         return [InputPartition(number) for number in range(PARTITIONS)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """On an executor."""
+        """Yield the batches, on an executor."""
         del partition
         columns = [WantedColumn(name, name, nullable=True).arrow for name in self._names]
         schema = arrow_schema(columns)
@@ -59,24 +59,24 @@ class ReadyReader(DataSourceReader):
 
 
 class ReadySource(DataSource):
-    """The most that Spark takes from a source in Python: the columns of zk_messages, made beforehand."""
+    """A source of prepared columns, those of zk_messages: it shows Spark's upper bound for a source in Python."""
 
     @classmethod
     def name(cls) -> str:
-        """The format."""
+        """Return the name of the format."""
         return "ready"
 
     def schema(self) -> str:
-        """All columns but the headers."""
+        """Return all columns of zk_messages except the headers."""
         return ", ".join(f"{column.name} {column.type.value}" for column in COLUMNS[:-1])
 
     def reader(self, schema: StructType) -> ReadyReader:
-        """options: messages."""
+        """Return a reader of the number of messages in the option `messages`."""
         return ReadyReader(schema.names, int(self.options["messages"]))
 
 
 def frame_of(spark: SparkSession, told: dict[str, str]) -> DataFrame:
-    """The topic, all columns or two."""
+    """Return a frame of the topic, with all columns or, pruned, with two."""
     if told["form"] == "kafka":
         reader = spark.read.format("kafka").option("kafka.bootstrap.servers", told["brokers"])
         if told["tuned"]:

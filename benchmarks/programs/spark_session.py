@@ -1,4 +1,4 @@
-"""A Spark for a measurement: local[2], quiet, everything in a folder of its own."""
+"""A Spark session for a measurement: local[2], without progress output, with all files in a temporary folder."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from spark_source import register
 
 @contextmanager
 def measured_spark(jars: str = "") -> Iterator[SparkSession]:
-    """A session with both formats known; jars: paths separated by commas."""
+    """Open a session with both formats registered. jars: paths separated by commas."""
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     with tempfile.TemporaryDirectory(prefix="spark-benchmark-", ignore_cleanup_errors=True) as folder:
