@@ -1,4 +1,4 @@
-"""A store that answers from the metadata of brokers what fetching reads from ZooKeeper."""
+"""A store that answers the fetchers' reads of ZooKeeper from the metadata of brokers."""
 
 import socket
 import threading
@@ -33,9 +33,9 @@ A, B, C = ("a", 9092), ("b", 9092), ("c", 9092)
 
 
 class Cluster:
-    """Brokers in memory. down: {address: the error that asking it raises}; asked: [(address, topics)].
+    """Brokers in memory. down: {address: the error of a request to it}; asked: [(address, topics)].
 
-    just_started: brokers that the controller has told nothing yet.
+    just_started: the addresses of brokers to which the controller has sent no metadata yet.
     """
 
     def __init__(self, registration_version=4):
@@ -319,7 +319,7 @@ def test_an_invalid_list_of_servers_is_refused_before_any_connection(text):
 
 
 def test_a_broker_that_is_silent_as_while_it_starts_is_not_taken_for_an_old_one():
-    """One before 0.10 hangs up; the answer to a second question, in the old form, would show nothing."""
+    """A broker before 0.10 closes the connection. A second request, in the old format, would prove nothing."""
     asker = MetadataAsker(ConsumerConfig.load(zookeeper_connect="memory", group_id="g", socket_timeout_ms=100))
     with socket.create_server(("127.0.0.1", 0)) as server:
         with pytest.raises(BrokersUnavailableError, match="no answer to API_VERSIONS in time"):

@@ -1,4 +1,4 @@
-"""How the columnar fetcher is loaded: without pyarrow, and in a process that forks meanwhile. Each in a new process."""
+"""The import of the columnar fetcher: without pyarrow, and in a process that forks meanwhile, each in a new process."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""An iterator over messages that can be shut between any two: the native one and the one in Python promise the same."""
+"""An iterator over messages that can be shut between any two: the native one and Python's keep the same promises."""
 
 import ctypes
 import threading
@@ -83,7 +83,7 @@ def test_a_loop_that_stands_in_what_was_allowed_takes_nothing_beyond_what_is_all
 
 @pytest.mark.parametrize("make", [over_columns, over_a_list])
 def test_after_another_thread_has_shut_it_nothing_leaves_it(make):
-    """Whatever the loop is at: what it has got when it ends is what the thread that shut was told."""
+    """Wherever the loop is: it ends with as many messages as shut() returned to the other thread."""
     for turn in range(20):
         messages = make()
         messages.allow(COUNT)
@@ -106,7 +106,7 @@ def test_after_another_thread_has_shut_it_nothing_leaves_it(make):
 
 @pytest.mark.parametrize("make", [over_columns, over_a_list])
 def test_an_exception_from_another_thread_strikes_between_a_message_and_the_next(make):
-    """As a soft time limit does: a message was counted and is the loop's, or neither."""
+    """A soft time limit raises such an exception: a message is counted and the loop has it, or neither."""
     me = ctypes.c_ulong(threading.get_ident())
     struck = 0
     for turn in range(20):
@@ -127,13 +127,13 @@ def test_an_exception_from_another_thread_strikes_between_a_message_and_the_next
                     got.append(message.offset())
             finally:
                 thread.join(60)
-                # where an exception that was raised after the loop strikes
+                # the interpreter raises an exception here that was set after the loop
                 sum(range(1000))
         except KeyboardInterrupt:
             struck += 1
         taken = messages.handed_out
         assert got == list(range(len(got)))
-        # the last one may have left it for the loop, which had not kept it yet
+        # the iterator may have handed out the last message before the loop had stored it
         assert taken - len(got) in (0, 1)
         messages.allow(COUNT)
         assert offsets(messages) == list(range(taken, COUNT))

@@ -1,4 +1,4 @@
-"""One message, whatever fetches: both kinds say the same, are equal, and behave as objects that are kept do."""
+"""A message of either fetcher: both kinds have the same values, are equal, and can be copied and pickled."""
 
 import copy
 import operator
@@ -45,7 +45,7 @@ def by_librdkafka(written, timestamp=None):
 
 
 def public(thing):
-    return {name for name in dir(thing) if not name.startswith("_")} - {"count", "index"}  # those of a tuple
+    return {name for name in dir(thing) if not name.startswith("_")} - {"count", "index"}  # methods of a tuple
 
 
 SAMPLE = Written(7, b"k", b"value", 1234, (("h", b"1"),))

@@ -15,7 +15,7 @@ HERE, THERE = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
 class Logs:
-    """Every log holds 3 to 8. failures: raised one after another, first of all; refused: {partition: why}."""
+    """Each log begins at 3 and ends at 8. failures: raised first, one a call; refused: {partition: its error}."""
 
     def __init__(self, *failures, refused=None):
         self.failures = list(failures)
@@ -54,7 +54,7 @@ def finder_of():
 
 
 def found_by(finder):
-    """{partition: where it goes on}, or the failure."""
+    """Return {partition: the position found}, or raise the finder's failure."""
     taken = []
 
     def take():

@@ -1,4 +1,4 @@
-"""The backlog of messages to hand out: how much of it is decoded for one poll."""
+"""The backlog of messages to hand out: how much of it one poll decodes."""
 
 import pytest
 
@@ -145,13 +145,13 @@ def test_a_partition_stands_behind_the_end_of_a_transaction_once_its_messages_ar
     while run := backlog.take(4, 1):
         taken.append((len(run[0]), backlog.positions))
     assert taken == [(4, {TP: 4}), (4, {TP: 8}), (2, {TP: 11})]
-    # nothing for the user, and yet the partition is further
+    # the second marker has no message for the user, but the position moves past it
     assert backlog.positions == {TP: 12}
     assert (backlog.take(4), backlog.positions) == ([], {})
 
 
 def large_entry(offset, magic, codec, **options):
-    """Two records that fill 600 KB when they are decompressed."""
+    """Return an entry of two records that decompress to 600 KB."""
     records = [Written(offset + number, b"%d" % (offset + number), b"\0" * 300_000) for number in range(2)]
     return batch(records, codec, **options) if magic == 2 else wrapper(records, magic, codec)
 

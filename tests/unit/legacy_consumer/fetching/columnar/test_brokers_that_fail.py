@@ -1,4 +1,4 @@
-"""Each call to a broker fails in every way, and what a member may rely on all the same."""
+"""Each call to a broker fails in every way: the fetcher keeps its promises to the member all the same."""
 
 import itertools
 import random
@@ -65,7 +65,7 @@ POLLING = tuple(
 
 
 class Reader:
-    """Polls, and keeps the messages until the end: what is received later must not change them."""
+    """Polls, and keeps the messages until the end, because later responses must not change them."""
 
     def __init__(self, world):
         self.world = world
@@ -98,7 +98,7 @@ class Reader:
         return all(len(self.messages[tp.partition]) >= len(self.world.logs[tp]) for tp in partitions)
 
     def check(self, partitions):
-        """Every message once and in order, with the bytes that the log has."""
+        """Check that each message came once and in order, with the bytes of the log."""
         for tp in partitions:
             got = self.messages[tp.partition]
             assert [m.offset() for m in got] == list(range(len(self.world.logs[tp]))), tp
@@ -149,7 +149,7 @@ def test_a_broker_that_sends_slowly_is_not_taken_for_silent(brokers):
 
 
 def seek_or_unassign(world, chosen, expected):
-    """expected: {assigned partition: its next offset}."""
+    """Seek or unassign one partition, and note that in expected, {assigned partition: its next offset}."""
     tp = chosen.choice(world.partitions)
     expected.pop(tp, None)
     if chosen.random() < 0.7:
@@ -186,7 +186,7 @@ def test_behind_a_change_of_position_comes_what_lies_there_and_nothing_from_befo
 
 @pytest.mark.parametrize("seed", range(60))
 def test_an_error_about_an_offset_comes_behind_all_messages_before_it(seed):
-    """Who goes on behind the offset that the error names would skip what waits."""
+    """A user who continues after the offset in the error would otherwise skip messages that still wait."""
     faults = ("too-large", "damaged-records", "partition-error 29", "partition-error 76")
     chosen = random.Random(seed)
     with World(chosen, brokers=2, partitions=3, messages=200, reset_to=None) as world:
@@ -221,7 +221,7 @@ def test_an_error_of_one_broker_holds_up_no_message_that_came_before_it_and_none
         [flowing] = [tp for tp in world.partitions if world.leaders[tp] is sound]
         while not reader.raised:
             reader.poll(most=1)
-            world.now += 0.01  # the network is faster than the user
+            world.now += 0.01  # the user is slower than the network
         came = reader.counts()[spoilt.partition]
         assert came > 3
         reader.until(lambda: reader.has_all([flowing]), 30.0)
@@ -278,11 +278,11 @@ def test_a_broker_that_always_fails_holds_up_nobody_else_and_is_not_overrun(call
         while world.now < begun + WATCHED_S:
             reader.poll()
         reader.check(sound)
-        # a second try comes at once; after that there is a pause before each
+        # the second try comes at once; the fetcher pauses before each later try
         tries = WATCHED_S / BACKOFF_S + 5
         partitions = len(world.partitions) - len(sound)
         assert bad.calls["connect"] <= tries
-        # what is damaged shows only when the next part is asked for already
+        # the fetcher finds damaged records only after it has sent the next request
         assert bad.calls["fetch"] <= 2 * tries * partitions
         assert world.zookeeper_reads <= 2 * tries * partitions
         assert sum(reader.raised.values()) <= tries * partitions
@@ -326,7 +326,7 @@ def test_an_error_that_is_kept_keeps_no_records(is_ahead, monkeypatch):
 
 
 def test_records_behind_the_last_stable_offset_of_a_response_are_handed_out_too():
-    """The broker notes that offset, then reads the log, which may have been committed further by then."""
+    """The broker notes that offset and then reads the log, which may hold more committed records by then."""
     with World(random.Random(5), brokers=1, partitions=1, read_committed=True) as world:
         world.stable = lambda tp: 3
         reader = Reader(world)
@@ -335,7 +335,7 @@ def test_records_behind_the_last_stable_offset_of_a_response_are_handed_out_too(
 
 
 def test_a_log_end_that_goes_back_for_a_moment_is_no_position_outside_the_log():
-    """A new leader knows its high watermark only when its followers have asked (KIP-207)."""
+    """A new leader knows its high watermark only after its followers have fetched from it (KIP-207)."""
     with World(random.Random(6), brokers=1, partitions=1) as world:
         begun = world.now
 
@@ -378,9 +378,9 @@ def test_of_a_user_that_takes_little_no_more_is_received_than_the_backlog_may_ho
         reader = Reader(world)
         for _ in range(300):
             reader.poll(most=1)
-            world.now += 0.1  # what the user does with a message
+            world.now += 0.1  # the user's time for one message
             taken = sum(reader.counts().values())
-            # what was taken has at most so many bytes, and one response a broker may come on top
+            # the most bytes of a taken message; one response of each broker may come on top
             per_message = 200
             assert world.received_bytes <= bound + per_message * taken + len(world.brokers) * 4 * largest
         assert world.received_bytes < whole / 2
@@ -389,7 +389,7 @@ def test_of_a_user_that_takes_little_no_more_is_received_than_the_backlog_may_ho
 
 
 def test_no_broker_is_left_out_while_the_backlog_is_full_of_another_ones_messages():
-    # a response is larger than the backlog, and the next one is there before the user has taken all of it
+    # a response is larger than the backlog, and the next response comes before the user has taken all of it
     with World(random.Random(4), brokers=2, partitions=2, messages=3000, backlog_bytes=100) as world:
         for tp, broker in zip(world.partitions, world.brokers, strict=True):
             world.lead(tp, broker)
@@ -405,14 +405,14 @@ def test_no_broker_is_left_out_while_the_backlog_is_full_of_another_ones_message
 def test_a_poll_interrupted_anywhere_leaves_every_message_and_every_broker_where_it_was(strike_at, by):
     lines = PassedLines(POLLING)
     assert not is_struck(lines)
-    # of the calls, which are fewer, every third
+    # only every third call
     for number in lines.first_times(1) if strike_at is AtLine else range(1, 10_000, 3):
         if not is_struck(strike_at(number, by, library=POLLING)):
             return
 
 
 def is_struck(strike):
-    """Let a poll be interrupted there, and check that all goes on; False if it went by without a strike."""
+    """Interrupt a poll, and check that all messages still come. Returns: whether the interrupt came."""
     with World(random.Random(3), brokers=2, partitions=3, messages=6, backlog_bytes=100) as world:
         reader = Reader(world)
         gone, back, other = world.partitions
@@ -432,7 +432,7 @@ def is_struck(strike):
         assert is_told == strike.struck, "what strikes comes out as it is"
         if not is_left:
             world.fetcher.unassign([gone])
-        # as a stream does: it goes on behind the messages that its user has got
+        # as a stream does, which continues after the messages that its user has got
         world.fetcher.unassign(kept)
         world.fetcher.assign({tp: len(reader.messages[tp.partition]) for tp in kept})
         had = len(reader.messages[gone.partition])
@@ -475,7 +475,7 @@ def test_a_new_leader_is_gone_to_while_the_old_ones_host_takes_no_connection():
         reader.until(lambda: reader.has_all(tp for tp in world.partitions if world.leaders[tp] is other), 5.0)
         for tp in world.partitions:
             world.lead(tp, other)
-        reader.until(lambda: reader.has_all(world.partitions), 3.0)  # connecting alone would take 4 s
+        reader.until(lambda: reader.has_all(world.partitions), 3.0)  # the timeout of the connection alone is 4 s
         reader.check(world.partitions)
 
 
@@ -490,7 +490,7 @@ def test_a_broker_that_left_zookeeper_is_left_before_it_is_suspected():
         for tp in world.partitions:
             world.lead(tp, other)
         world.fetcher.note_brokers([gone.address.broker_id])
-        reader.until(lambda: reader.has_all(world.partitions), 1.0)  # it is suspected after 2 s
+        reader.until(lambda: reader.has_all(world.partitions), 1.0)  # the fetcher suspects a silent broker after 2 s
         reader.check(world.partitions)
 
 
@@ -498,7 +498,7 @@ def test_a_late_answer_of_a_silent_leader_does_not_repeat_messages_of_the_new_on
     with World(random.Random(8), partitions=1) as world:
         old, new = world.brokers
         [tp] = world.partitions
-        world.late_s = 3.7  # later than it is suspected, sooner than it is given up
+        world.late_s = 3.7  # after the fetcher suspects the broker, before it gives the broker up
         world.fault = lambda broker, call: "late" if broker is old and call == "fetch" else ""
         reader = Reader(world)
         begun = world.now

@@ -1,4 +1,4 @@
-"""Seeded schedules of the core: what may go wrong between a fetcher and its brokers, and what never may follow."""
+"""Seeded schedules of the core: faults between a fetcher and its brokers, and the rules that hold after each."""
 
 import os
 
@@ -12,7 +12,7 @@ PARTS = 10
 
 
 def run(seeds):
-    """Each seed is one schedule."""
+    """Run one schedule for each seed."""
     for seed in seeds:
         try:
             World(seed).run()

@@ -1,4 +1,4 @@
-"""The core of the columnar fetcher: requests, sessions, and what follows from an answer, without a broker."""
+"""The core of the columnar fetcher, without a broker: requests, sessions, and the events after an answer."""
 
 import ast
 import sys
@@ -39,7 +39,7 @@ CORE = Path(core_package.__file__).parent
 
 
 def core_of(positions, version=10, settings=SETTINGS, glance=glance):
-    """A core that is connected to the broker, which leads all of these."""
+    """Return a core that is connected to the broker, which leads all these partitions."""
     core = FetchCore(settings, glance)
     core.change(positions)
     for tp in positions:
@@ -64,7 +64,7 @@ def says(error=0, records=None):
 
 
 def answered(answers, position=5):
-    """The events that follow from an answer to the first request."""
+    """Return a core, and the events after an answer to its first request."""
     core = core_of({T0: position})
     request(core)
     return core, answer(core, answers)
@@ -117,7 +117,7 @@ def test_in_a_session_only_what_changed_is_named():
 
 @pytest.mark.parametrize("error", [-1, 31, 106])
 def test_a_request_that_is_refused_as_a_whole_is_repeated_with_all_partitions(error):
-    """The broker may not have looked at it: the partition that it added was never asked for again."""
+    """The broker may not have read it: an earlier version never asked again for the partition that it added."""
     core = core_of({T0: 5})
     request(core)
     answer(core, {T0: says()}, session=SESSION)
@@ -145,7 +145,7 @@ def test_after_a_session_is_gone_all_is_named_again(ends):
 
 
 def lines_of_a_response(assigned):
-    """How many lines of the core run for one response that holds one partition of so many, and the next request."""
+    """Count the core's lines that run for a response with one of the assigned partitions, and the next request."""
     positions = {TopicPartition("t", number): 0 for number in range(assigned)}
     core = core_of(positions)
     request(core)
@@ -220,7 +220,7 @@ def test_a_silent_leader_is_left_as_soon_as_another_one_leads():
 
 
 def test_received_records_stay_when_the_position_turns_out_to_be_inside_the_log():
-    """A new leader's log may end lower for a moment (KIP-207), while the user still has what the last one sent."""
+    """A new leader's log may end lower for a moment (KIP-207), while the user still has the old leader's messages."""
     core = core_of({T0: 5})
     request(core)
     (records,) = answer(core, {T0: says(records=record_set(5, 9))})
@@ -279,7 +279,7 @@ def test_a_batch_larger_than_the_answer_is_asked_for_in_its_own_size():
 
 
 def test_a_batch_that_does_not_come_whole_is_asked_for_again_at_the_largest_fetch_size():
-    """A broker that keeps on sending a part of it ended each poll with struct.error."""
+    """In an earlier version, each poll ended with struct.error while a broker kept sending only a part of the batch."""
     largest = 2**31 - 1
     config = ConsumerConfig.load(zookeeper_connect="h:1", group_id="g", fetch_message_max_bytes=largest)
     core = core_of({T0: 0}, settings=FetchSettings.of(config), glance=lambda _records, at: (at, largest))

@@ -11,7 +11,7 @@ ANSWERS = AT_REST_S * 1000 / MAX_WAIT_MS
 
 
 class Scene:
-    """A fetcher that has taken all there was."""
+    """A fetcher whose messages have all been taken."""
 
     def __init__(self, world, monkeypatch):
         self.world = world
@@ -55,7 +55,7 @@ def test_a_fetcher_at_rest_wakes_for_each_empty_answer(scene):
     waits, fetches, reads = scene.waits, broker.calls["fetch"], scene.world.zookeeper_reads
     assert scene.rest() == pytest.approx(AT_REST_S)
     assert broker.calls["fetch"] - fetches <= ANSWERS + 1
-    # and once as the poll begins, and for its end
+    # two more waits: one as the poll begins, one for its end
     assert scene.waits - waits <= ANSWERS + 3
     assert scene.world.zookeeper_reads == reads
 

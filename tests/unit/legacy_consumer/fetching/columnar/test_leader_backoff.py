@@ -1,4 +1,4 @@
-"""How often it is asked for a leader that is not there."""
+"""How often a LeaderFinder asks for a leader that does not exist."""
 
 import threading
 
@@ -28,7 +28,7 @@ def test_the_same_answer_again_and_again_is_asked_for_less_and_less_and_news_beg
 
 
 class ScriptedReader:
-    """Answers with what it is given, one after another; the last stays."""
+    """A reader that gives these answers one after another, and repeats the last."""
 
     def __init__(self, *answers):
         self._answers = list(answers)

@@ -74,7 +74,7 @@ class LosableStore(MemoryStore):
 
 
 class Brokers:
-    """Answer with what each knows of the cluster: {broker: ClusterMetadata}. asked: the brokers, in order."""
+    """Brokers that answer from knows, {broker: its ClusterMetadata}. asked: the brokers that were asked, in order."""
 
     def __init__(self, monkeypatch, version, knows):
         monkeypatch.setattr("legacy_consumer.fetching.columnar.leaders.decode_metadata", lambda version, known: known)
@@ -96,7 +96,7 @@ class Brokers:
 
 
 def without_zookeeper(cluster, brokers):
-    """A reader that has looked once, and then loses ZooKeeper; and what it found before."""
+    """Return a reader that has read once and then lost ZooKeeper, and the result of that read."""
     store = LosableStore(cluster.server)
     store.start()
     reader = LeaderReader(store, "PLAINTEXT", brokers.open_connection, timeout_s=1)
@@ -178,7 +178,7 @@ def test_a_znode_that_an_acl_closes_hides_no_other_leader():
 
 
 def test_brokers_that_cannot_be_read_are_told_once_and_few_by_name(caplog):
-    """Anybody writes them, and while a leader is missing they are looked at every second."""
+    """Any client may register brokers, and the reader reads them every second while a leader is missing."""
     cluster = Cluster()
     cluster.register(1, 9001)
     for broker in range(50, 250):
@@ -218,7 +218,7 @@ def test_without_zookeeper_a_broker_that_does_not_know_its_cluster_yet_hides_no_
 def test_without_zookeeper_old_brokers_are_asked_for_topics_that_had_no_leader_yet_and_for_no_other(
     leader, monkeypatch
 ):
-    """Before 0.11 they create a topic that they are asked for."""
+    """A broker before 0.11 creates the topic for which a client asks."""
     cluster = Cluster()
     cluster.register(1, 9001)
     cluster.lead(0, leader)

@@ -21,7 +21,7 @@ CONFIG = ConsumerConfig.load(zookeeper_connect="memory", group_id="g")
 
 
 class Ends:
-    """The ends of a log."""
+    """Asks for the begin and the end of a log."""
 
     def __init__(self, broker):
         self.store = MemoryStore(MemoryZooKeeper())
@@ -44,7 +44,7 @@ class Ends:
 
 
 class Metadata:
-    """The metadata of a cluster."""
+    """Asks for the metadata of a cluster."""
 
     def __init__(self, broker):
         self.server = ("127.0.0.1", broker.port)
@@ -68,7 +68,7 @@ def broker():
     broker.close()
 
 
-# Ctrl-C may strike before the library has stored a new socket: the garbage collector closes it and warns
+# Ctrl-C may come before the library has stored a new socket: the garbage collector closes it and warns
 @pytest.mark.filterwarnings("ignore:.*unclosed <socket:pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.filterwarnings("ignore:.*unclosed <socket:ResourceWarning")
 @pytest.mark.parametrize("make", [Ends, Metadata], ids=lambda make: make.__name__)
@@ -87,7 +87,7 @@ def test_whatever_call_of_a_question_is_interrupted_the_next_one_is_answered(bro
         if not strike.struck:
             break
     assert number > 30, "the library's calls were not seen"
-    gc.collect()  # so that the warnings are of this test
+    gc.collect()  # so that this test, and no later one, gets the warnings
     question.close()
 
 

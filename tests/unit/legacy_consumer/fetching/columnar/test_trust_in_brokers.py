@@ -158,14 +158,14 @@ def test_only_brokers_at_pinned_addresses_are_spoken_with(store, pinned, spoken_
 
 @pytest.mark.parametrize(("fetcher", "warnings"), [("librdkafka", 1), ("columnar", 0)])
 def test_a_warning_says_that_librdkafka_goes_beyond_broker_hosts(store, fetcher, warnings, caplog):
-    """It connects to every broker in a broker's metadata, and nothing can keep it from that."""
+    """librdkafka connects to every broker in a broker's metadata, and no setting prevents that."""
     given = config(fetcher=fetcher, broker_hosts=".example.com")
     make_fetchers(given, store, choose_fetcher(given)).close()
     assert caplog.text.count("librdkafka also connects to brokers outside broker.hosts") == warnings
 
 
 def first_registration(host):
-    """Of version 1, whose host is any text."""
+    """Return a registration of version 1, whose host may be any text."""
     return json.dumps({"version": 1, "host": host, "port": 9092, "jmx_port": -1, "timestamp": "1"}).encode()
 
 
@@ -173,7 +173,7 @@ def first_registration(host):
     "host", ["evil.org,kafka9.example.com", "evil.org kafka9.example.com", "evil.org/.example.com"]
 )
 def test_a_host_of_several_names_is_at_no_pinned_address(host):
-    """librdkafka would connect to evil.org: it takes the comma for the end of a server."""
+    """librdkafka would connect to evil.org, because a comma ends the address of a server."""
     given = config(broker_hosts=".example.com")
     brokers = [
         decode_broker("/brokers/ids/1", registration("kafka1.example.com")),
@@ -184,7 +184,7 @@ def test_a_host_of_several_names_is_at_no_pinned_address(host):
 
 @pytest.mark.parametrize("properties", [{"broker_hosts": ".example.com"}, {"security_protocol": "SSL"}])
 def test_a_broker_that_is_not_spoken_with_does_not_make_the_cluster_an_old_one(properties):
-    """Its registration took the newer requests from all members, and read_committed with them."""
+    """In an earlier version, its registration made all members do without newer requests and read_committed."""
     endpoints = (Endpoint("SSL", "SSL", "kafka1.example.com", 9093),)
     new = decode_broker("/brokers/ids/1", registration("kafka1.example.com"))
     new = replace(new, endpoints=(*new.endpoints, *endpoints))
@@ -198,7 +198,7 @@ def test_a_broker_that_is_not_spoken_with_does_not_make_the_cluster_an_old_one(p
 
 
 def test_thousands_of_brokers_are_as_many_threads_of_librdkafka_as_a_large_cluster_has_and_few_warnings(caplog):
-    """Anybody registers them; librdkafka starts a thread for each server that it is told."""
+    """Any client may register brokers, and librdkafka starts a thread for each server in its settings."""
     many = [decode_broker(f"/brokers/ids/{number}", registration("h", number + 1)) for number in range(2000)]
     assert len(client_settings(config(), many)["bootstrap.servers"].split(",")) == 100
     endpoints = tuple(replace(many[0].endpoints[0], port=port) for port in range(1, 20_000))
@@ -224,7 +224,7 @@ def text(said):
 
 
 def served(server, bodies):
-    """Answer the requests of one client with these; one that is a number is a size, and nothing behind it."""
+    """Answer one client's requests with these bodies; for a number, send it as the size of an answer without a body."""
     client, _ = server.accept()
     with client, client.makefile("rb") as requests:
         for body in bodies:

@@ -170,7 +170,7 @@ def test_the_columnar_fetcher_fetches_what_it_covers(properties):
 
 @pytest.fixture
 def loaded_anew():
-    """Whether it can be loaded is found out once in a process."""
+    """Clear the stored result: a process checks only once whether the extra can be loaded."""
     fetchers._loading_trouble.cache_clear()
     yield
     fetchers._loading_trouble.cache_clear()
@@ -199,7 +199,7 @@ def test_another_decoder_than_that_of_this_package_is_named_with_what_to_install
 
 
 class PanicException(BaseException):
-    """What the import of a native module raises if its Rust code panics; it is no Exception there either."""
+    """The error of an import whose Rust code panics: PyO3's class of this name is no Exception either."""
 
 
 @pytest.mark.parametrize(
@@ -254,7 +254,7 @@ def test_certificates_that_cannot_be_used_are_named(tmp_path):
 
 @pytest.fixture(scope="module")
 def pems(tmp_path_factory):
-    """A certificate and its key behind the password `secret`; another one and its key; a file with both; garbage."""
+    """Return a folder: own.crt, own.key (password `secret`), other.crt, other.key, both (the second pair), garbage."""
     folder = tmp_path_factory.mktemp("pems")
     for name, lock in (("own", ("-passout", "pass:secret")), ("other", ("-nodes",))):
         files = ("-keyout", f"{name}.key", "-out", f"{name}.crt")

@@ -1,4 +1,4 @@
-"""Requests and responses as bytes: layouts of every version, and bytes that are not to be trusted."""
+"""Requests and responses as bytes: layouts of every version, and untrusted bytes."""
 
 from contextlib import suppress
 from functools import partial
@@ -38,7 +38,7 @@ FETCH_VERSIONS = range(11)
 
 
 def built(*values):
-    """Numbers as (bits, number), text as string, bytes as byte array, None as a null byte array."""
+    """Encode numbers given as (bits, number), text as string, bytes as byte array, None as a null byte array."""
     writer = Writer()
     for value in values:
         match value:
@@ -146,7 +146,7 @@ def test_the_newest_version_that_both_speak_is_used():
 
 
 def test_fetches_are_sent_in_a_version_that_only_a_leader_answers():
-    """From version 11 on a broker that only follows answers as well: a fetcher stayed with it when the leader moved."""
+    """From version 11 on, a follower answers too: an earlier version stayed with it after the leader had moved."""
     assert decode_api_versions(built((16, 0), (32, 1), (16, 1), (16, 4), (16, 17))).of(Api.FETCH) == 10
 
 
@@ -179,7 +179,7 @@ def test_a_fetch_request_in_a_session_names_what_changed_and_what_is_forgotten()
 
 
 def fetch_response(version, *, records=b"abc", error=0, aborted=((9, 4),)):
-    """Of T0, in the layout of a version."""
+    """Return a Fetch response for T0 in the layout of the version."""
     return built(
         *([(32, 250)] if version >= 1 else []),
         *([(16, 0), (32, 77)] if version >= 7 else []),

@@ -1,4 +1,4 @@
-"""When a handle of librdkafka is replaced by another one."""
+"""When the fetcher replaces a handle of librdkafka with another."""
 
 import itertools
 import threading
@@ -18,7 +18,7 @@ OTHER = TopicPartition("t", 0)
 
 
 class Handle:
-    """A handle of librdkafka that was told that no broker can be reached, and gets nothing any more."""
+    """A handle that gets no messages. The first one made has reported that no broker can be reached."""
 
     bootstrap_servers = "h:1"
     has_forgotten = False
@@ -53,7 +53,7 @@ class Handle:
 
 
 def test_librdkafka_is_begun_again_once_if_nothing_comes_after_no_broker_could_be_reached(monkeypatch):
-    """After a power cut of all brokers it once stood still for ever, at the same brokers, without a word."""
+    """After a power cut of all brokers, librdkafka once kept to the same brokers for ever, and reported no error."""
     monkeypatch.setattr("legacy_consumer.fetching.librdkafka.fetcher._LOOK_S", 0.0)
     made = []
     finder = Mock(is_busy=False)
@@ -68,7 +68,7 @@ def test_librdkafka_is_begun_again_once_if_nothing_comes_after_no_broker_could_b
 
 
 class Queue:
-    """What confluent_kafka's consumer gives, by call: messages that were queued, or that came while one waited."""
+    """A confluent_kafka consumer whose calls return these lists: queued messages, or messages of a later fetch."""
 
     def __init__(self, *given):
         self._given = list(given)
@@ -78,7 +78,7 @@ class Queue:
 
 
 def test_messages_that_were_queued_before_the_brokers_were_gone_do_not_tell_that_librdkafka_fetches_again():
-    """A stream that stood still for ever after its broker was killed and came back had such messages."""
+    """A stream that got nothing any more after its broker was killed and restarted had had such messages."""
     handle = ConsumerHandle({"bootstrap.servers": "", "group.id": "g"})
     message = Mock(error=lambda: None)
     handle.on_error(KafkaError(KafkaError._ALL_BROKERS_DOWN))
@@ -121,7 +121,7 @@ def test_wherever_a_poll_is_interrupted_the_next_one_has_one_handle_with_what_is
             reader.poll(100, 0.0)
         if not is_left:
             reader.unassign([gone])
-        # as a stream does
+        # as a stream does after an interrupt
         reader.unassign([kept])
         reader.assign({kept: 6})
         reader.poll(100, 0.0)

@@ -1,4 +1,4 @@
-"""The fetcher over librdkafka when errors come in the place of messages."""
+"""The fetcher over librdkafka when librdkafka returns errors instead of messages."""
 
 import threading
 
@@ -28,11 +28,11 @@ UNREADABLE = [
     confluent_kafka.KafkaError._NOT_IMPLEMENTED,
 ]
 ODD_OFFSETS = [None, 3, 7, 8_680_820_740_569_200_760]
-"""That librdkafka names: none, that of the batch in which the position lies, the right one, one of damaged bytes."""
+"""Offsets in librdkafka's errors: none, the begin of the position's batch, the right one, one of damaged bytes."""
 
 
 class Handle(ConsumerHandle):
-    """librdkafka without a broker, and with an error of a partition in the place of messages."""
+    """A handle of librdkafka without a broker, which returns the messages and errors in `coming` first."""
 
     def __init__(self):
         super().__init__({"bootstrap.servers": "", "group.id": "g"})
@@ -78,7 +78,7 @@ def message(tp, offset):
 
 
 def is_named(code):
-    """Whether the columnar fetcher knows the code, as one of a partition."""
+    """Return whether the columnar fetcher knows the code as an error of a partition."""
     return error_name(code) != f"error {code}" and remedy(code) is not Remedy.NEW_SESSION
 
 
@@ -104,15 +104,18 @@ def test_a_partition_that_librdkafka_gives_up_without_an_offset_goes_on_where_it
 
 @pytest.mark.parametrize("code", [code for code in range(-1, 107) if is_named(code)], ids=error_name)
 def test_both_fetchers_tell_the_user_of_the_same_errors_of_brokers(code):
-    """A broker's error that passes ended the user's loop with librdkafka, and the columnar fetcher waited for ever for
-    a broker to read records that it calls corrupt."""
+    """Earlier, the fetchers differed.
+
+    With librdkafka, a broker's error that passes ended the user's loop. The columnar fetcher waited for ever for a
+    broker to read records that the broker calls corrupt.
+    """
     is_told = kind_of(confluent_kafka.KafkaError(code)) in (FaultKind.LASTING, FaultKind.CORRUPT)
     assert is_told == (remedy(code) is Remedy.TELL_USER)
 
 
 @pytest.mark.parametrize("change", [lambda one: one.unassign([TP]), lambda one: one.assign({TP: 8})])
 def test_no_error_of_a_partition_comes_after_it_was_taken_away_or_moved(fetching, handle, change):
-    """As with the columnar fetcher. Each error that librdkafka had told of before was raised, one a poll."""
+    """As with the columnar fetcher. An earlier version then raised each error that had come before, one a poll."""
     fetcher = fetching(EARLIEST)
     fetcher.assign({TP: 5})
     assert fetcher.poll(10, 0) is None
@@ -166,7 +169,7 @@ def test_a_partition_with_a_message_that_cannot_be_read_rests_before_it_is_asked
 def test_no_message_behind_one_that_cannot_be_read_comes_and_the_position_stays_before_it(
     fetching, handle, code, offset, before
 ):
-    """librdkafka goes on behind it: messages were lost, and others came again with each attempt."""
+    """librdkafka continues after such a message: an earlier version lost messages, and repeated others at each try."""
     fetcher = fetching(LATEST)
     fetcher.assign({TP: 5, OTHER: 0})
     assert fetcher.poll(10, 0) is None
@@ -211,7 +214,7 @@ def test_a_position_outside_the_log_is_that_behind_the_messages_that_came(fetchi
 
 
 class Standing:
-    """A consumer of librdkafka whose partition has moved without a message: behind the end of a transaction."""
+    """A consumer of librdkafka whose position has moved without a message, past the end of a transaction."""
 
     def __init__(self, consumer, offset):
         self._consumer = consumer
@@ -239,7 +242,7 @@ class Standing:
 def test_a_position_that_moved_without_a_message_is_told_whatever_comes_before_the_next_look(
     fetching, handle, monkeypatch, meanwhile
 ):
-    """The committed offset stayed in front of the end of the transaction until the next message."""
+    """In an earlier version, the committed offset stayed before the end of the transaction until the next message."""
     monkeypatch.setattr("legacy_consumer.fetching.librdkafka.fetcher._PASSED_S", 0.0)
     fetcher = fetching(LATEST)
     fetcher.assign({TP: 5, OTHER: 0})
@@ -254,7 +257,7 @@ def test_a_position_that_moved_without_a_message_is_told_whatever_comes_before_t
 
 
 class NeverClosed:
-    """A consumer of librdkafka that waits for ever as it closes."""
+    """A consumer of librdkafka whose close() waits until the test sets the event."""
 
     def __init__(self, consumer, told):
         self._consumer = consumer

@@ -1,4 +1,4 @@
-"""When the way to a group's coordinator is opened anew, and what is never waited for."""
+"""LibrdkafkaGroupOffsets: when it opens another handle, and which requests do not wait for the old one to close."""
 
 import threading
 
@@ -14,7 +14,7 @@ P0 = TopicPartition("t", 0)
 
 
 class Handle:
-    """Answers, or not; closing takes as long as the test wants."""
+    """A handle that answers, or raises. close() waits until the test allows it, at most 10 s."""
 
     def __init__(self, answers=True):
         self.answers = answers
@@ -136,7 +136,7 @@ def test_after_closing_no_question_opens_anything(rig):
 
 
 def test_a_topic_of_a_name_that_no_broker_takes_has_no_offset_there_and_is_not_asked_for(rig):
-    """Its name does not fit into a request, and would spoil the answer for the others."""
+    """Such a name does not fit into a request, and would spoil the answer for the other partitions."""
     nameless = TopicPartition("x" * 40_000, 0)
     handles, offsets = rig(True)
     assert offsets.read([nameless, P0], 1.0) == {P0: KafkaOffset(7, "note"), nameless: KafkaOffset(None, "")}

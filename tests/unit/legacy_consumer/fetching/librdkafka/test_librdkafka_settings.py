@@ -104,7 +104,7 @@ def test_librdkafka_takes_all_that_is_made(fetch_bytes, version):
 
 @pytest.mark.parametrize("name", [one.name for one in PROPERTIES if one.kind is Kind.INTEGER])
 def test_librdkafka_takes_the_largest_number_that_a_properties_file_may_have(name):
-    """JVM members take it, and its error named rdkafka.fetch.error.backoff.ms, which nobody had set."""
+    """JVM members accept it. An earlier error named rdkafka.fetch.error.backoff.ms, which no user had set."""
     largest = {"socket.timeout.ms": "2147483647", name: "2147483647"}
     config = ConsumerConfig.load(None, largest, zookeeper_connect="z", group_id="g")
     for made in (fetcher_settings(config, [PLAIN], 1), group_offsets_settings(config, [PLAIN])):

@@ -31,24 +31,24 @@ SPARK_JUDGES = (
     "tests/unit/spark_source/test_message_tasks.py",
     "tests/unit/spark_source/test_stream_driver.py",
 )
-"""For mutants of spark_source."""
+"""The tests for mutants of spark_source."""
 NATIVE_JUDGES = (f"{ROOM}/records/test_records_native.py",)
-"""For mutants of the native decoder, each of which is compiled."""
+"""The tests for mutants of the native decoder; each of these mutants is compiled."""
 CORE_SCHEDULES = "5000"
 
 
 def all_patches():
-    """Sorted by name."""
+    """Return the patches, sorted by name."""
     return sorted(PATCHES.glob("*.patch"))
 
 
 def is_native(patch):
-    """Return whether it breaks the native decoder."""
+    """Return whether the patch breaks the native decoder."""
     return any(path.suffix == ".rs" for path in patched_files(patch))
 
 
 def _compile(folder):
-    """Put the broken decoder where Python finds it before the installed one."""
+    """Compile the broken decoder, and put it where Python finds it before the installed decoder."""
     built = ROOT / "build/native/mutants"
     command = ["cargo", "build", "--quiet", "--features", "python", "--target-dir", str(built)]
     environment = {**os.environ, "PYO3_BUILD_EXTENSION_MODULE": "1"}
@@ -57,11 +57,11 @@ def _compile(folder):
 
 
 def noticed_by(patch):
-    """The first test that fails on the broken code, in a copy of the tree; None if none does."""
+    """Return the first test that fails on the broken code, in a copy of the tree; None if no test fails."""
     with tempfile.TemporaryDirectory(prefix="mutant-") as name:
         folder = Path(name)
         for package in (*PACKAGES, "spark_source"):
-            # with what is compiled already: only a file that is broken is compiled anew
+            # without bytecode: Python compiles the broken file
             shutil.copytree(ROOT / package, folder / package, ignore=shutil.ignore_patterns("*.pyc"))
         shutil.copytree(ROOT / "tests", folder / "tests", ignore=shutil.ignore_patterns("__pycache__", "data", "spark"))
         (folder / "tests/data").symlink_to(ROOT / "tests/data")
@@ -87,7 +87,7 @@ def noticed_by(patch):
 
 
 def main():
-    """Prints a table; the exit code is 1 if a mutant went unnoticed."""
+    """Print a table. Returns: the exit code, 1 if no test noticed a mutant."""
     parser = argparse.ArgumentParser(prog=f"python -m {__package__}", description=__doc__)
     parser.add_argument("names", nargs="*", help="only these (default: all)")
     chosen = parser.parse_args()

@@ -1,4 +1,4 @@
-"""Record sets that other threads decode before they are wanted."""
+"""Record sets that other threads decode before a poll needs them."""
 
 import gc
 import multiprocessing
@@ -22,7 +22,7 @@ def ahead_of(data, **options):
     deadline = time.monotonic() + 60
     while (made := decode_ahead(data, TP, 0, **options)) is None:
         assert time.monotonic() < deadline
-        gc.collect()  # a fetcher of another test, which nobody has any more
+        gc.collect()  # frees a fetcher of another test to which nothing refers any more
     return made
 
 
@@ -91,7 +91,7 @@ def test_one_that_nobody_wants_any_more_lets_go_of_its_bytes():
     for _ in range(200):
         data = bytearray(whole)
         ahead_of(data)
-        # a bytearray cannot grow while somebody reads it
+        # a bytearray cannot grow while another object holds its buffer
         data += b"x"
 
 

@@ -129,7 +129,7 @@ def test_nothing_to_decode_is_no_record():
 def test_columns_hold_nothing_of_the_response():
     data = bytearray(batch([Written(0, b"k", b"v", 0, (("key", b"value"),))]))
     columns = decoded(data)
-    data.clear()  # refused while somebody has its memory
+    data.clear()  # raises BufferError while another object holds its buffer
     assert rows_of(columns) == [(0, 1, 0, b"k", b"v", [("key", b"value")])]
 
 
@@ -145,7 +145,7 @@ def test_a_record_batch_that_is_held_is_not_written_over_by_later_ones():
             slices.append((number, made.column("value").slice(40, 10)))
         del made
     for columns in sets:
-        columns.to_arrow()  # nobody holds it
+        columns.to_arrow()  # nothing keeps this batch
     for number, made in held:
         assert set(made.column("value").to_pylist()) == {bytes([number]) * 1000}
     for number, values in slices:

@@ -1,4 +1,4 @@
-"""Bytes that lie: an error that names topic, partition, offset and reason, and nothing lost before it."""
+"""Damaged bytes: an error that names topic, partition, offset and reason, and no loss of the records before it."""
 
 import gzip
 import random
@@ -38,14 +38,14 @@ def resized(data: bytes, size: int) -> bytes:
 
 
 def zstd_bomb(size: int) -> bytes:
-    """Blocks of one byte each that stand for 128 KiB."""
+    """Return a zstd frame that decompresses to size bytes or more: each block repeats one byte 128 Ki times."""
     block = 1 << 17
     heads = [(block << 3 | 1 << 1 | (at + block >= size)).to_bytes(3, "little") for at in range(0, size, block)]
     return b"\x28\xb5\x2f\xfd\x00\x58" + b"".join(head + b"x" for head in heads)
 
 
 def zstd_frame(content: bytes, *, window_bits: int | None = None, promised: int | None = None) -> bytes:
-    """One raw block, which refers to nothing, behind a head that asks for a window, or else says how much comes out."""
+    """Return a zstd frame with one raw block. Its header asks for a window, or else states the size of the content."""
     if window_bits is not None:
         head = bytes([0, window_bits - 10 << 3])
     else:
@@ -58,7 +58,7 @@ def with_record(body: bytes, **lies: object) -> bytes:
 
 
 def snapped(size: int) -> bytes:
-    """A preamble that promises so much."""
+    """Return a snappy block whose preamble promises size bytes."""
     out = bytearray()
     while size > 0x7F:
         out.append(size & 0x7F | 0x80)
@@ -166,7 +166,7 @@ TOO_LARGE = {
 
 
 def complete(data: bytes) -> bytes:
-    """With the size that it has, where the case is not about it."""
+    """Return the batch with its true size in the header, unless the case is about that size."""
     size = struct.unpack(">i", data[8:12])[0]
     return resized(data, len(data) - 12) if size >= 49 and size < 2**20 and data[16] == 2 else data
 
@@ -261,7 +261,7 @@ def test_a_zstd_frame_that_refers_far_back_keeps_the_window_that_it_needs():
     noise = random.Random(1).randbytes(1_500_000)
     records = [Written(5, None, noise + noise, 7)]
     inside = batch(records)[61:]
-    compressor = cramjam.zstd.Compressor(level=19)  # does not know what will come: a window, and no size
+    compressor = cramjam.zstd.Compressor(level=19)  # does not know the size of the content: a window, and no size
     compressor.compress(inside)
     frame = bytes(compressor.finish())
     assert frame[4] >> 5 == 0

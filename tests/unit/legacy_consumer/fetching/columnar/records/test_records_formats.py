@@ -1,4 +1,4 @@
-"""Record sets of every format, written by an encoder of our own, against a reader of our own."""
+"""Record sets of every format, from the tests' own encoder: the decoder and the tests' own reader agree."""
 
 import itertools
 import struct
@@ -21,7 +21,7 @@ FRAMINGS = [("gzip", "raw"), ("snappy", "raw"), ("snappy", "xerial"), ("lz4", "r
 
 @st.composite
 def record_sets(draw):
-    """Runs of messages, wrappers and batches with gaps between and inside them."""
+    """Draw runs of messages, wrappers and batches, with gaps between and inside them."""
     offset = draw(st.sampled_from([0, 5, 2**31, 2**40]))
     pieces = []
     for _ in range(draw(st.integers(1, 5))):
@@ -82,7 +82,7 @@ def test_limits_change_nothing_but_how_much_comes_at_once(data, at_once):
 
 @st.composite
 def transactions(draw):
-    """(record set, aborted, values that are committed): producers whose transactions interleave."""
+    """Draw (record set, aborted, committed values with their offsets): the transactions of producers interleave."""
     offset, pieces, aborted, kept, running = 0, [], [], [], {}
     for step in range(draw(st.integers(1, 25))):
         producer = draw(st.integers(1, 3))
@@ -96,7 +96,7 @@ def transactions(draw):
                 kept += values
             offset += 1
         elif draw(st.integers(0, 4)) == 0 and producer not in running:
-            # not in a transaction, though of a producer that has them
+            # a record outside a transaction, of a producer that also has transactions
             pieces.append(batch([Written(offset, None, b"plain", step)], producer_id=producer))
             kept.append((offset, b"plain"))
             offset += 1
@@ -182,7 +182,7 @@ def test_a_message_larger_than_what_came_says_what_is_needed():
     assert decoded(data[:100]).incomplete_size == len(data)
     assert decoded(data[:5]).incomplete_size == 12
     assert decoded(data + data[:100], 0).incomplete_size is None
-    # nothing of what is whole is wanted, so the size is that up to the end of what follows
+    # the position is past the complete batch, so the size reaches to the end of the incomplete batch
     behind = batch([Written(1, None, b"v" * 1000, 0)])
     assert decoded(data + behind[:50], 1).incomplete_size == len(data) + len(behind)
     assert decoded(struct.pack(">qi", 0, 2**31 - 1) + b"\0" * 20).incomplete_size == 2**31 - 1
@@ -196,7 +196,7 @@ def test_any_buffer_will_do():
 
 @pytest.mark.parametrize("headers", [(), (("name", b"value"),)])
 def test_numbers_of_every_length_are_read(headers):
-    """Most records have short numbers and no headers, and are read by another way than the others."""
+    """The decoder has a separate path for records with short numbers and no headers, as most records are."""
     edges = [0, 1, 62, 63, 64, 65, 8190, 8191, 8192, 8193, 2**20 - 1, 2**20, 2**20 + 1]
     times = [*edges, -1, -64, -65, -8192, -8193, -(2**20), 2**31, -(2**40), 2**62]
     fields = [None, b"", *(b"%d" % size * (size // 4) for size in (4, 240, 252, 256, 260))]

@@ -1,4 +1,4 @@
-"""Recorded record sets, mutated: never a crash or a promise broken."""
+"""Recorded record sets with random changes: the decoder never crashes, and keeps its promises."""
 
 import hypothesis.strategies as st
 from hypothesis import given, settings
@@ -13,7 +13,7 @@ NUMBERS = st.sampled_from([-(2**63), -(2**31), -2, -1, 0, 1, 2, 127, 128, 2**15,
 
 @st.composite
 def mutants(draw):
-    """A recording with some bytes replaced, by any or by those of a number, taken out, doubled, or of another one."""
+    """Draw a recording with bytes replaced, removed, repeated or inserted, at random or from another recording."""
     data = bytearray(draw(st.sampled_from(RECORDED)))
     for _ in range(draw(st.integers(1, 4))):
         at = draw(st.integers(0, max(len(data) - 1, 0)) | st.integers(0, min(len(data) - 1, 80)))

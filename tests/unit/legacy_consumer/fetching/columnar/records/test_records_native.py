@@ -1,4 +1,4 @@
-"""The interface of the native decoder, and its verdicts on damaged bytes, which may not change without being seen."""
+"""The interface of the native decoder, and its verdicts on damaged bytes, which must not change unnoticed."""
 
 import random
 import resource
@@ -50,7 +50,7 @@ def ends(columns):
 
 
 def by_native(data, position, *, read_committed=False, aborted=(), **options):
-    """Rows and how they end; None if what comes first cannot be read."""
+    """Return the rows, next offset, has_more and incomplete size; or "damaged", or "too large"."""
     try:
         columns = native.decode(data, position, aborted=list(aborted) if read_committed else None, **options)
     except native.DamagedRecordsError:
@@ -61,7 +61,7 @@ def by_native(data, position, *, read_committed=False, aborted=(), **options):
 
 
 def to_the_end(data, max_records):
-    """All rows, some at a time, and how the last of them end."""
+    """Decode at most max_records at a time. Returns: all rows, and the last call's end or verdict."""
     rows, position = [], 0
     while not isinstance(step := by_native(data, position, max_records=max_records), str):
         assert len(step[0]) <= max_records
@@ -110,7 +110,7 @@ def damaged(data, rng):
 
 
 def verdicts():
-    """Of each of many damaged sets: "damaged", "too large", or a checksum of the rows and of how they end."""
+    """Yield, for each of many damaged sets, "damaged", "too large", or a checksum of by_native()'s result."""
     rng = random.Random(23)
     for _ in range(1500):
         recording = rng.choice(SMALL)
@@ -182,7 +182,7 @@ def test_every_kind_of_bytes_is_read_and_let_go():
         assert native_rows(native.decode(kind(PLAIN), 0)) == plain
     resizable = bytearray(PLAIN)
     native.decode(resizable, 0)
-    resizable += b"x"  # refused while somebody has its buffer
+    resizable += b"x"  # raises BufferError while another object holds its buffer
 
 
 def test_a_checksum_is_that_of_the_slow_code():
@@ -252,7 +252,7 @@ def test_children_decode_that_are_forked_while_other_threads_decode():
 
 
 def test_messages_come_without_pyarrow_and_numpy():
-    """They take 40 MB of memory, and a tenth of a second of each start."""
+    """The two modules take 40 MB of memory, and a tenth of a second of each start."""
     program = f"""
 import sys
 from legacy_consumer.fetching.columnar import ColumnarFetchers
@@ -291,7 +291,7 @@ for size in (sys.maxsize - 1, 1 << 50):
 
 
 def test_no_memory_for_a_buffer_is_an_error_and_nothing_else():
-    """CPython complained of a bytearray that it had not set up."""
+    """In an earlier version, CPython also reported an error of a bytearray that it had not set up."""
     ran = subprocess.run([sys.executable, "-c", NO_MEMORY], capture_output=True, text=True, timeout=60, check=False)
     assert (ran.stdout.split(), ran.stderr) == (["none"] * 6, "")
 

@@ -1,4 +1,4 @@
-"""Recorded answers of real brokers of five versions, decoded, against what librdkafka delivered of the same topics."""
+"""Recorded answers of real brokers of five versions: they decode to what librdkafka delivered of the same topics."""
 
 import cramjam
 import pytest
@@ -86,13 +86,13 @@ def test_the_slow_reader_reads_the_same(recording):
 
 
 def test_lz4_frames_with_the_old_clients_wrong_checksum_are_among_the_recordings_and_are_read():
-    """Kafka's own code wrote it over the magic number too, and for format 0 brokers of all versions still do."""
+    """Kafka's own code computed it over the magic number too, and for format 0 brokers of all versions still do."""
     wrong = []
     for recording in RECORDED:
         begin = recording.data.find(b"\x04\x22\x4d\x18")
         if "lz4" not in recording.name or recording.name.startswith("3.9.1"):
             continue
-        end = begin + 6  # neither content size nor dictionary
+        end = begin + 6  # the header has neither content size nor dictionary id
         assert recording.data[begin + 4] & 9 == 0
         sound, with_magic = (xxh32(recording.data[start:end]) >> 8 & 0xFF for start in (begin + 4, begin))
         assert recording.data[end] == (with_magic if "/v0-" in recording.name else sound)
