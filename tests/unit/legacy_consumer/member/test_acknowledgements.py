@@ -69,7 +69,7 @@ def test_unacknowledged_messages_come_again_to_the_next_owner(cluster):
 
 
 def test_a_pool_of_workers_loses_nothing_and_its_shutdown_waits_for_them(cluster):
-    """The workers finish while the main thread is in shutdown already; an auto commit commits what they did."""
+    """The workers finish while the main thread is in shutdown(); an auto commit commits their messages."""
     connector, stream = cluster.join(auto_commit_enable=True)
     go_on = threading.Event()
 
@@ -114,7 +114,7 @@ def test_an_acknowledgement_after_a_seek_or_after_the_partition_has_gone_counts_
 
 
 def test_an_acknowledgement_after_the_member_has_left_counts_for_nothing(cluster):
-    """Workers of a pool are late, and do not know whether their member is still there."""
+    """A worker of a pool may be late, and does not know whether its member has left."""
     connector, stream = cluster.join(drain_timeout_ms=100)
     message = next(stream)
     connector.unsubscribe()
@@ -146,7 +146,7 @@ def test_a_release_waits_no_longer_when_nothing_is_to_be_acknowledged_any_more(c
 @pytest.mark.parametrize("is_named", [False, True])
 @pytest.mark.parametrize("done", [0, LENGTH - 1, LENGTH])
 def test_after_a_log_became_shorter_no_commit_passes_a_message_of_it_that_is_not_acknowledged(cluster, done, is_named):
-    """auto.offset.reset puts the position back; what was done in the old log says nothing of the new one."""
+    """auto.offset.reset moves the position back; acknowledgements of the old log do not count for the new log."""
     connector, stream = cluster.join()
     old = [next(stream) for _ in range(LENGTH)]
     for message in old[:done]:

@@ -1,4 +1,4 @@
-"""Brokers that come and go, as a member notices them."""
+"""How a member notices that brokers come and go."""
 
 import logging
 
@@ -27,7 +27,7 @@ def store():
 
 @pytest.fixture
 def watched(store):
-    """Starts watches on the store; what each was told is in its list."""
+    """Return a function that starts a watch on a store, and returns it with the list of what it reports."""
     watches = []
 
     def start(over=store):

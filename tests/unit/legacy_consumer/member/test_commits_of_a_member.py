@@ -50,7 +50,7 @@ def offsets_of(messages):
 
 
 class Consuming:
-    """A user's thread that takes all there is."""
+    """A thread of the user's code that takes all messages of a stream."""
 
     def __init__(self, stream):
         self.got = []
@@ -177,7 +177,7 @@ def test_a_logging_handler_inside_an_auto_commit_is_refused_a_commit_and_later_c
 def test_a_logging_handler_that_is_called_while_partitions_begin_is_refused_a_commit_and_the_member_goes_on(
     cluster, request
 ):
-    """It waited for the lock that its own thread held, and the coordinator with it, for ever."""
+    """In an earlier version, it waited for ever for a lock of its own thread, and so did the coordinator."""
     cluster.produce(5, *TPS)
     connector, _ = cluster.join(auto_offset_reset="largest")
     caught = refused_commits(request, connector, "stream_delivery", "starts without log offsets")
@@ -193,7 +193,7 @@ def test_a_logging_handler_that_is_called_while_partitions_begin_is_refused_a_co
 
 
 def test_a_finaliser_inside_an_auto_commit_is_refused_an_acknowledgement_and_later_commits_go_on(cluster, monkeypatch):
-    """The interpreter may call a finaliser anywhere. It waited for the lock that its own thread held, for ever."""
+    """The interpreter may call a finaliser anywhere. Earlier it waited for ever for a lock of its own thread."""
     cluster.produce(5, TPS[0])
     connector, stream = cluster.join(auto_commit_interval_ms=20, delivery_rule="acknowledged")
     message, *others = islice(stream, 5)
@@ -216,7 +216,7 @@ def test_a_finaliser_inside_an_auto_commit_is_refused_an_acknowledgement_and_lat
 
 
 def test_a_finaliser_inside_an_auto_commit_may_read_the_progress_and_later_commits_go_on(cluster, monkeypatch):
-    """It waited for the lock that its own thread held, and the coordinator with it, for ever."""
+    """In an earlier version, it waited for ever for the lock that its own thread, the coordinator's, held."""
     cluster.produce(5, TPS[0])
     connector, stream = cluster.join(auto_commit_interval_ms=20)
     assert [next(stream).offset() for _ in range(3)] == [0, 1, 2]
@@ -225,7 +225,7 @@ def test_a_finaliser_inside_an_auto_commit_may_read_the_progress_and_later_commi
 
     def finalise(*_):
         if not seen and threading.current_thread().name.endswith("-coordinator"):
-            # there is more to note than this commit has noted
+            # another thread makes more progress than this commit has noted
             taking = threading.Thread(target=lambda: [next(stream), next(stream)])
             taking.start()
             taking.join()
@@ -317,7 +317,7 @@ def test_a_logging_handler_that_raises_at_each_message_does_not_keep_a_member_fr
 
 
 def test_a_logging_handler_that_raises_as_a_commit_fails_does_not_end_the_member(cluster, request, raised_by_handler):
-    """Its coordinator was gone, and its streams went on: no commit, no rebalance, no error."""
+    """In an earlier version the coordinator's thread ended, but the streams went on: no commit, rebalance or error."""
     cluster.produce(5, *TPS)
     connector = cluster.connector(auto_commit_interval_ms=20)
     consuming = Consuming(stream_of(connector))
@@ -387,7 +387,7 @@ def hold_coordinator(connector):
 
 @pytest.mark.parametrize("dual", [False, True])
 def test_a_commit_between_a_topics_new_creation_and_the_news_of_it_skips_no_message(cluster, dual):
-    """The new topic was read from the old one's offset, whose znode was written after the new topic's creation."""
+    """An earlier version read the new topic from the old topic's offset, whose znode is younger than the new topic."""
     storage = "kafka" if dual else "zookeeper"
     connector = cluster.connector(offsets_storage=storage, dual_commit_enabled=dual, auto_commit_enable=False)
     stream = stream_of(connector)
@@ -424,7 +424,7 @@ def test_a_commit_that_meets_no_valid_offset_of_another_client_says_what_that_cl
     take(stream, 3)
     connector.commit_offsets()
     take(stream, 3)
-    # the coordinator learns of a new topic later
+    # the coordinator must learn of a new topic later
     may_go_on = hold_coordinator(connector)
     if change == "deleted":
         cluster.admin.delete(cluster.path(TPS[0]))
@@ -440,7 +440,7 @@ def test_a_commit_that_meets_no_valid_offset_of_another_client_says_what_that_cl
 
 
 class Replaced:
-    """A member commits 6 just after its topic was created again; may_learn: when its coordinator may learn of that."""
+    """A member that commits 6 just after its topic was created again; the coordinator learns of it after may_learn."""
 
     def __init__(self, cluster, listener=None):
         self.cluster = cluster
@@ -482,7 +482,7 @@ def test_a_lost_request_delays_the_end_of_a_commit_for_a_new_topic_and_the_liste
     refused = []
 
     def fault(_session, kind):
-        # the first request of two: the one that reads, then the one that writes
+        # refuse the request that reads once, then the request that writes once
         if lost and len(refused) < 2 and kind == ("multi_read", "multi")[len(refused)]:
             refused.append(kind)
             return Refusal(ConnectionLostError("no answer in time"))
@@ -537,7 +537,7 @@ def test_a_commit_that_other_clients_overtake_twice_says_what_was_not_committed(
 def test_a_commit_whose_partition_follows_a_reset_meanwhile_changes_nothing_after_it(
     cluster, monkeypatch, conflict, is_overtaken
 ):
-    """The coordinator's thread follows a reset once the commit of another thread is noted."""
+    """The coordinator's thread follows a reset as soon as another thread has noted its commit."""
     cluster.produce(20, TPS[0])
     connector, stream = cluster.join(auto_commit_enable=False, commit_conflict=conflict)
     batches = stream.batches(10)
@@ -567,7 +567,7 @@ def test_a_commit_whose_partition_follows_a_reset_meanwhile_changes_nothing_afte
 
 
 def test_another_clients_commit_of_a_partition_that_nobody_owns_is_no_foreign_commit(cluster, monkeypatch):
-    """The metric counts offsets of owned partitions."""
+    """The metric counts only offsets of owned partitions."""
     cluster.create_topic("x", 1)
     unowned = TopicPartition("x", 0)
     connector, _ = cluster.join()
@@ -679,7 +679,7 @@ def test_an_offset_by_name_whose_topic_is_deleted_before_it_is_written_does_not_
 
 @pytest.fixture
 def nobodys(cluster):
-    """A member commits 5 for a partition that has no owner."""
+    """Return a partition without an owner, and a member that has committed 5 for it."""
     cluster.admin.create("/brokers/topics/u", encode_topic(TopicAssignment({0: (0,)})))
     connector = cluster.connector()
     stream_of(connector)
@@ -688,7 +688,7 @@ def nobodys(cluster):
 
 
 def replace_next_read(monkeypatch, replacement):
-    """The next read of offsets is replacement(the read, the store, the partitions)."""
+    """Have replacement(the real read, the store, the partitions) answer the next read of offsets."""
     read = ZooKeeperOffsetStore.read
 
     def replaced(store, partitions):

@@ -120,7 +120,7 @@ def test_largest_starts_at_the_end_and_commits_that_end(cluster):
         (stream,) = connector.create_message_streams({"t": 1})["t"]
         with pytest.raises(ConsumerTimeoutError):
             next(stream)
-    # what is produced while nobody is there must be found by the next one
+    # the group's next member must get messages that were produced while the group had no member
     cluster.kafka.produce(TPS[0], 1)
     (stream,) = cluster.connector(auto_offset_reset="largest").create_message_streams({"t": 1})["t"]
     assert next(stream).offset() == 10
@@ -189,7 +189,7 @@ def test_a_partition_that_moves_is_neither_lost_nor_read_twice_by_threads_that_k
         threads[-1].start()
         assert connector.wait_until(lambda status: status.phase is Phase.STABLE, 10) or connector.status
     assert done.wait(60)
-    # who is shut down while it joins is told so by an error
+    # a connector that is shut down while it joins raises an error to its thread
     assert all(joined.acquire(timeout=60) for _ in threads)
     for connector in cluster.connectors:
         connector.shutdown()
@@ -217,7 +217,7 @@ def test_shutdown_ends_a_loop_in_another_thread(cluster):
 
 
 def test_in_asyncio_a_thread_of_its_own_holds_what_is_in_hand_and_commits_it(cluster, caplog):
-    """As docs/consuming.md says."""
+    """The way that docs/consuming.md describes."""
     cluster.kafka.produce(TPS[0], 500)
     connector = cluster.connector(auto_commit_enable=False)
 
@@ -257,7 +257,7 @@ def test_a_signal_handler_can_end_the_streams_whatever_it_interrupts(cluster):
     connector = cluster.connector(consumer_timeout_ms=-1)
     (stream,) = connector.create_message_streams({"t": 1})["t"]
     seen = []
-    # as if the signal came while the interrupted thread held the stream's lock
+    # as if the signal came while the interrupted thread holds the stream's lock
     for message in stream:
         seen.append(message.offset())
         if len(seen) == 3:
@@ -393,7 +393,7 @@ def test_offsets_that_were_copied_before_their_topic_was_made_are_where_a_member
 
 
 class UnreachableStore(MemoryStore):
-    """No server answers the first tries to connect."""
+    """A store whose first tries to connect find no server."""
 
     tries = 2
 

@@ -1,4 +1,4 @@
-"""shutdown() and end_streams() from anywhere: with any time, at any line, again after a failure."""
+"""shutdown() and end_streams(), called from anywhere: with any timeout, at any line, again after a failure."""
 
 import contextlib
 import math
@@ -29,7 +29,7 @@ P0 = TopicPartition("t", 0)
 
 
 class Member:
-    """One connector over an in-memory ZooKeeper, and what it was made of."""
+    """One connector over an in-memory ZooKeeper, with its parts."""
 
     def __init__(self, **properties):
         self.zookeeper = MemoryZooKeeper()
@@ -150,7 +150,7 @@ def test_a_shutdown_after_one_that_was_interrupted_waits_for_what_that_one_began
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 @pytest.mark.parametrize("strike_at", [AtLine, AfterCall])
 def test_wherever_joining_is_interrupted_a_shutdown_waits_for_the_coordinators_end(strike_at):
-    """Lines of threading, too: the thread may have begun before its maker knows."""
+    """Also at lines of threading, because the thread may run before the thread that started it knows."""
     library = (coordinator_module.__file__, running_threads.__file__, threading.__file__)
     for number in count():
         member = Member()
@@ -180,7 +180,7 @@ def test_a_shutdown_that_ctrl_c_cuts_short_commits_what_is_done(auto_commit, com
             next(stream)
         took.set()
         done.wait(60)
-        # it comes back, so nobody waits for it any longer
+        # this thread comes back, so shutdown() need not wait for it any longer
         next(stream, None)
 
     holder = threading.Thread(target=hold_the_third)
@@ -195,7 +195,7 @@ def test_a_shutdown_that_ctrl_c_cuts_short_commits_what_is_done(auto_commit, com
 
 
 def test_a_shutdown_that_ctrl_c_cuts_short_waits_for_no_commit_that_zookeeper_does_not_answer(monkeypatch):
-    """The coordinator's last commit stood still, and the one in haste waited for it before the store was closed."""
+    """In an earlier version, a hasty last commit waited for the coordinator's before shutdown() closed the store."""
     member = Member(auto_commit_interval_ms=3_600_000)
     stream = member.join()
     assert [next(stream).offset() for _ in range(2)] == [0, 1]
@@ -242,7 +242,7 @@ def test_a_shutdown_with_less_time_ends_one_that_waits(is_away):
 
 @pytest.mark.parametrize("leave", ["shutdown", "unsubscribe"])
 def test_what_a_thread_had_in_hand_as_it_left_comes_to_no_other_thread_of_its_member(leave, monkeypatch):
-    """It came again at once, while the coordinator was busy with something else and owned the partition."""
+    """In an earlier version it came again at once, while the coordinator was busy and still owned the partition."""
     member = Member(consumer_timeout_ms=100, auto_commit_enable=False)
     stream = member.join()
     assert next(stream).offset() == 0
@@ -281,7 +281,7 @@ def test_an_error_of_closing_does_not_hide_the_users_own(member):
 
 
 class Closers:
-    """Three functions for at_shutdown; each notes that it is called, and some raise then."""
+    """Three functions for at_shutdown(). Each records its call, and then raises its error if it has one."""
 
     def __init__(self, connector, errors=(None, None, None)):
         self.called = []
@@ -355,7 +355,7 @@ def test_a_shutdown_interrupted_anywhere_is_finished_by_another_thread_and_calls
         other.start()
         other.join(60)
         assert member.has_left(), f"interrupted at line {line}"
-        # the interrupt may strike a function before its first line
+        # an interrupt after a call may end a function before its first line
         assert len(closers.called) == len({*closers.called}) >= (3 if strike_at is AtLine else 2)
         if not strike.struck:
             break
@@ -376,7 +376,7 @@ def test_streams_that_are_to_end_before_they_exist_end_as_soon_as_they_do(member
 
 
 def test_a_shutdown_in_a_signal_handler_that_interrupts_joining_ends_it(member):
-    # the fake store starts on the thread that joins, as a handler runs on the thread that it interrupts
+    # the joining thread calls shutdown() inside start(), as a signal handler runs on the thread that it interrupts
     start = member.store.start
     member.store.start = lambda: (member.connector.shutdown(), start())
     with pytest.raises(ConsumerClosedError):
@@ -401,7 +401,7 @@ def test_a_shutdown_in_another_thread_ends_joining_in_order_at_whatever_line_tha
 
         def close_beside(closing=closing):
             closing.start()
-            # it may wait for what this thread holds
+            # shutdown() may wait for a lock that this thread holds
             closing.join(0.05)
 
         strike = AtLine(line, close_beside, library)
@@ -446,7 +446,7 @@ def commit_each(member, stream):
         try:
             member.connector.commit_offsets()
         except ConsumerClosedError:
-            # the handler interrupted nothing that holds a lock, so it waited until the member had left
+            # the interrupted code held no lock, so the handler waited until the member had left
             return
         assert member.connector.progress.keys() <= {P0}
 

@@ -1,4 +1,4 @@
-"""A connector that is configured otherwise than the group it joins: told in one line, and nothing of it stays."""
+"""A connector with another strategy than its group: the error is one line, and none of the member's znodes stay."""
 
 import logging
 
@@ -20,7 +20,7 @@ ROUNDROBIN = ClassicStrategy("roundrobin", "1.0")
 
 
 class Cluster:
-    """A group whose other members are znodes only: they own what a strategy gives them, and never move."""
+    """A group whose other members are only znodes: they own their shares by a strategy, and never rebalance."""
 
     def __init__(self):
         self.zookeeper = MemoryZooKeeper()
@@ -40,7 +40,7 @@ class Cluster:
             self.admin.create(f"/consumers/g/ids/g_{name}", data, ephemeral=True, make_parents=True)
 
     def own(self, strategy, *, also=(), leave=()):
-        """Let the members own what the strategy gives them, as if the members `also` were there."""
+        """Let the members own their shares by the strategy, as if the members `also` were there, except `leave`."""
         members = self.members | {name: ConsumerRegistration(STATIC, (("t", 1), ("u", 1)), 0) for name in also}
         partitions = {topic: tuple(range(count)) for topic, count in self.partitions.items()}
         group = GroupSnapshot("g", dict(sorted(members.items())), partitions)
@@ -63,7 +63,7 @@ class Cluster:
         return connector
 
     def tree(self):
-        """Everything below the group, with owners of znodes."""
+        """Return {path: data} of the group's znode and all znodes below it."""
         found, open_paths = {}, ["/consumers/g"]
         while open_paths:
             path = open_paths.pop()
@@ -123,7 +123,7 @@ def test_an_empty_group_and_one_left_behind_are_joined(cluster):
 
 
 def test_a_coincidence_in_the_midst_of_a_rebalance_refuses_nobody(cluster):
-    """a alone owns t/0, which is what range gives a beside b; a moment later the round-robin group has moved on."""
+    """a alone owns t/0, as range gives a beside b; a moment later the round-robin group has finished its rebalance."""
     cluster.partitions = {"t": 1, "u": 1}
     cluster.admin.set_data("/brokers/topics/t", encode_topic(TopicAssignment({0: (0,)})))
     cluster.register("a")
@@ -132,7 +132,7 @@ def test_a_coincidence_in_the_midst_of_a_rebalance_refuses_nobody(cluster):
     looks = []
 
     def a_gives_way(session, kind):
-        # the third look at the owners comes after a and b have settled
+        # at the third read of the owners, a and b have settled
         if kind == "get_children":
             looks.append(kind)
             if len(looks) == 3:
@@ -149,7 +149,7 @@ def test_a_coincidence_in_the_midst_of_a_rebalance_refuses_nobody(cluster):
 
 
 def test_a_mismatch_that_shows_only_after_joining_ends_in_the_same_error_and_leaves_nothing(cluster):
-    """The group was moving when I looked; it settles by range, with me counted in, and never lets me have my share."""
+    """The group rebalances when the member looks, then settles by range, the member included, but keeps its share."""
     cluster.register("a", "z")
     cluster.own(RANGE, also=["g_me"])
     before = cluster.tree()
@@ -169,7 +169,7 @@ def test_an_owner_that_is_merely_in_the_way_is_no_mismatch(cluster):
 
 
 class CountingStore(MemoryStore):
-    """Notes which owner znodes are read."""
+    """Records the owner znodes that are read."""
 
     def __init__(self, server):
         super().__init__(server)

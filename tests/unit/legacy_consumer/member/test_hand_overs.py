@@ -1,4 +1,4 @@
-"""Delivery and commits of one member around a hand-over: what is in hand, what counts, what is committed."""
+"""Delivery and commits of one member around a hand-over: messages in hand, consumed messages, committed offsets."""
 
 import contextlib
 import threading
@@ -76,7 +76,7 @@ def test_messages_in_hand_count_when_their_partition_stays_after_all():
 
 
 def test_messages_in_hand_of_a_lost_session_do_not_count_after_a_new_claim():
-    """The committed offset went back: over an operator's reset, and over what another owner had committed meanwhile."""
+    """An earlier version moved the committed offset back, over an operator's reset or another owner's commits."""
     s = Setup()
     assert s.take() == [0, 1]
     s.delivery.drop([TP])
@@ -131,7 +131,7 @@ def test_a_member_robbed_of_its_owner_znode_does_not_overwrite_the_new_owners_co
 
 
 class TellingLock:
-    """Tells when another thread than the first one asks for it."""
+    """A lock that sets an event when another thread than the first asks for it."""
 
     def __init__(self, lock, asked):
         self._lock, self._asked, self._first = lock, asked, None
@@ -148,9 +148,10 @@ class TellingLock:
 
 
 def test_a_partition_claimed_anew_begins_behind_a_commit_of_its_last_life_that_is_under_way(monkeypatch):
-    """Its owner znode was deleted by another client, and claimed again, between the look at the progress and the write.
+    """Between a commit's read of the progress and its write, another client deletes the owner znode.
 
-    It began at the offset before the commit, and its own next commit moved the group back.
+    The member claims the partition again. In an earlier version it began at the offset before the commit, and its next
+    commit moved the group back.
     """
     s = Setup()
     assert s.take() == [0, 1]
@@ -214,9 +215,9 @@ def test_a_commit_does_not_wait_for_brokers_that_are_asked_where_a_claimed_parti
 
 
 def test_a_reset_that_is_called_off_goes_on_behind_a_commit_of_the_users_code_made_meanwhile(monkeypatch):
-    """The stored offset was read, and was older than the commit when it was compared: 0 and 1 were delivered again.
+    """In an earlier version, the follower compared a stored offset that it had read before that commit.
 
-    The next commit then moved the group back.
+    The member then delivered 0 and 1 again, and its next commit moved the group back.
     """
     s = Setup()
     follower = ResetFollower(
@@ -284,7 +285,7 @@ def test_the_time_until_delivery_is_paused_runs_from_the_loss_not_from_when_it_i
     a = group.join("a", {"t": 1})
     group.settle()
     group.server.suspend(a.store)
-    group.clock.now += 1.4  # the coordinator is busy: policy.suspicion_ms is 1500
+    group.clock.now += 1.4  # meanwhile the coordinator is busy; policy.suspicion_ms is 1500
     a.coordinator.turn()
     group.clock.now += 0.1
     group.settle()

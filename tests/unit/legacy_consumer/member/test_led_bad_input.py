@@ -1,6 +1,6 @@
-"""Groups led by a member: assignors that fail at their own member or at the leader, and data that nobody can use.
+"""Groups led by a member: assignors that fail at their own member or at the leader, and unreadable data.
 
-Each costs nobody else a share, and says so once.
+Each fault costs no other member a share, and is reported once.
 """
 
 import asyncio
@@ -34,12 +34,12 @@ FAULTS = {
 
 
 FAULTY: dict[str, str] = {}
-"""What the assignors of this process do wrong now: {method: how}."""
+"""{method: the fault of this process's assignors now}."""
 TOLD = {"none": None, "text": "x", "huge": bytes((1 << 20) + 1), "too large for a znode": bytes(1 << 20)}
 
 
 class Faulty(Assignor):
-    """Deals the partitions out in turn, or fails as FAULTY says."""
+    """Assigns the partitions to the members in turn, or fails as FAULTY says."""
 
     name = "faulty"
 
@@ -98,14 +98,14 @@ class Faulty(Assignor):
 
 
 class TextlessError(Exception):
-    """Its text fails, as that of an error with a wrong __str__ does."""
+    """An error whose __str__ raises another error."""
 
     def __str__(self):
         raise LookupError
 
 
 class ExitingError(Exception):
-    """Its text exits."""
+    """An error whose __str__ raises SystemExit."""
 
     def __str__(self):
         raise SystemExit
@@ -154,7 +154,7 @@ def test_a_member_whose_assignor_fails_later_leaves_its_share_to_the_others_and_
 
     works = own.offer
     own.offer = offer
-    # the next rebalance asks it again
+    # this begins a rebalance, in which the member asks its assignor again
     cluster.admin.delete(member_path("g", failing.consumer_id))
     cluster.await_shares([6], other)
     assert cluster.leads(other), "a member that takes no part leaves the lead to another one"
@@ -237,7 +237,7 @@ def test_a_leader_that_cannot_do_its_work_tries_again_each_second_and_not_with_e
         patch.setattr(Journal, "write_generation", fails)
         cluster.widen(8)
         eventually(lambda: len(tries) >= 3)
-    # the first try is that of the leader there was; the others begin a lead, whose writes fire watches
+    # the first try is the old leader's; each later try takes the lead first, and those writes fire watches
     assert tries[2] - tries[1] > 0.9
     cluster.await_shares([4, 4], first, second)
 
@@ -260,7 +260,7 @@ def test_a_leader_that_an_acl_keeps_from_writing_says_so_and_tries_again_each_se
     cluster.widen(8)
     said = f"does not get on in led group g: {path}"
     eventually(lambda: len([text for text in caplog.messages if said in text]) >= 2)
-    # a try is one or two writes of a member: to begin the lead, and what has to be done
+    # a member writes once or twice a try: to take the lead, and to do the leader's work
     assert len(tries) <= 6
     for member in (first, second):
         member._store.refused = frozenset()
@@ -307,7 +307,7 @@ def test_an_unreadable_znode_of_one_member_costs_the_others_nothing(cluster, cap
     cluster.await_shares([3, 3], first, second)
     for garbage in (b"", b"{", bytes(900_000), b'{"version":1,"session":"zz"}'):
         cluster.admin.set_data(member_path("g", first.consumer_id), garbage)
-        # its own member sees that somebody has written there, and the group is whole again
+        # its member notices another client's write, and both members are in the group again
         eventually(lambda: len(cluster.admin.get_children(members_path("g"))) == 2)
     cluster.admin.delete(member_path("g", first.consumer_id))
     cluster.await_shares([3, 3], first, second)

@@ -95,7 +95,7 @@ def test_another_member_leads_when_the_leader_is_gone(cluster, strategy):
 
 
 def test_of_two_that_believe_to_lead_one_gets_on(cluster):
-    """Somebody deletes the leader's znode: it is not told before another one leads."""
+    """Another client deletes the leader's znode: the old leader may learn of that only after another member leads."""
     members = [cluster.join(consumer_id=f"m{n}", partition_assignment_strategy="sticky")[0] for n in range(2)]
     cluster.await_shares([3, 3], *members)
     for _ in range(3):
@@ -175,7 +175,7 @@ def test_a_group_at_rest_outlives_what_no_leader_wrote(cluster, strategy, forged
     if not forged:
         written[generation_path("g")] = 0
         cluster.admin.delete(generation_path("g"))
-    # an error while the znode is not there counts as not yet
+    # this raises while a znode is missing, which eventually() takes as not yet
     eventually(lambda: all(cluster.admin.exists(path).mzxid > mzxid for path, mzxid in written.items()))
     cluster.await_shares([3, 3], *members)
 
@@ -274,7 +274,7 @@ def test_a_member_goes_on_fetching_while_it_looks_for_its_leader_and_stops_when_
     assert first.status.led.state is LedState.DOWN
 
 
-# Who cannot be in one group
+# Members that cannot be in one group
 
 
 def test_a_group_with_a_member_that_follows_no_leader_goes_by_the_classic_rule_and_comes_back(cluster, caplog):
@@ -283,7 +283,7 @@ def test_a_group_with_a_member_that_follows_no_leader_goes_by_the_classic_rule_a
     jvm = MemoryStore(cluster.zookeeper)
     jvm.start()
     jvm.create("/consumers/g/ids/g_a", JVM, ephemeral=True)
-    # the range of three members; the first is the JVM's
+    # range with three members, of which the JVM member is the first
     eventually(lambda: [numbers(member) for member in members] == [[2, 3], [4, 5]])
     assert "goes by the classic rule: g_a follows no leader" in caplog.text
     jvm.close()
@@ -330,7 +330,7 @@ def test_strategies_of_led_groups_need_a_leader(cluster):
 
 
 def roll(cluster, members, **properties):
-    """Each member stops and starts again with other properties, and each time all partitions are owned again."""
+    """Restart each member with other properties, and wait each time until all partitions are owned again."""
     for number, member in enumerate(members):
         member.shutdown()
         members[number] = cluster.join(consumer_id=f"m{number}", **properties)[0]
@@ -359,7 +359,7 @@ def test_a_classic_group_becomes_a_led_one_member_by_member(cluster):
 
 
 class ToTheLast(Assignor):
-    """Everything to the member that sorts last; raises, or leaves a partition out, on request."""
+    """Assigns all partitions to the member that sorts last; `fault` makes it raise, or leave a partition out."""
 
     name = "to-the-last"
     fault = None
@@ -400,11 +400,11 @@ def test_failover_gives_all_to_the_highest_priority_and_the_next_one_takes_over(
     cluster.await_shares([6], low)
 
 
-# What listeners hear: the three ways in which three members may come
+# Calls of listeners: the three ways in which three members may join
 
 
 class Heard:
-    """Java's hooks."""
+    """Records the calls of the hooks of Java's listener."""
 
     def __init__(self):
         self.told = []
@@ -420,7 +420,7 @@ class Heard:
 
 
 def join_at_once(cluster, names, **properties):
-    """Several that join at the same time. Returns: their connectors and listeners."""
+    """Let several members join at the same time. Returns: their connectors and listeners."""
     listeners = [Heard() for _ in names]
     connectors = [
         cluster.connector(consumer_id=name, partition_assignment_strategy="range", **properties) for name in names
@@ -450,7 +450,7 @@ def test_one_member_and_then_two_together_hear_of_two_one_and_one(cluster):
     waiting = threading.Thread(target=lambda: joined.append(join_at_once(cluster, ["b", "c"])))
     joined = []
     waiting.start()
-    # a has a message in hand: it joins again when that is worked on, and has heard of both by then
+    # a has a message in hand, and joins again only when that is consumed; by then it knows of both others
     eventually(lambda: cluster.has_heard(a, "b", "c"))
     assert message.offset() == 0
     list(islice(stream, 1))
@@ -478,12 +478,12 @@ def test_a_cooperative_listener_hears_of_what_goes_and_of_each_generation(cluste
     a, _ = cluster.join(first, consumer_id="a", partition_assignment_strategy="cooperative-sticky")
     b, _ = cluster.join(second, consumer_id="b", partition_assignment_strategy="cooperative-sticky")
     cluster.await_shares([3, 3], a, b)
-    # as Java's: what goes is revoked first, then each generation says what comes
+    # as with Java's: a member first revokes partitions, and then each generation names the new partitions
     assert first.told == [("assigned", 6), ("revoked", 3), ("assigned", 0), ("assigned", 0)]
     assert second.told == [("assigned", 0), ("assigned", 3)]
 
 
-# What people see
+# Other behaviour that users see
 
 
 def test_a_new_topic_and_more_partitions_are_assigned_by_the_leader(cluster):
@@ -505,7 +505,7 @@ def test_members_and_leader_say_what_happens_at_level_info(cluster, caplog):
 @pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
 @pytest.mark.parametrize("path", [leader_path("g"), member_path("g", "g_m0"), member_path("g", "g_m1")])
 def test_a_znode_that_no_session_stands_for_is_no_leaders_and_no_members(cluster, path, strategy, below):
-    """Put there in one request, so that no member writes in between."""
+    """Another client replaces the znode in one request, so that no member writes in between."""
     members = [cluster.join(consumer_id=f"m{n}", partition_assignment_strategy=strategy)[0] for n in range(2)]
     cluster.await_shares([3, 3], *members)
     creates = [CreateOp(path, b"stranger"), *(CreateOp(f"{path}/{name}", b"stranger") for name in below)]

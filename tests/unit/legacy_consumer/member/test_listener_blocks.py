@@ -18,7 +18,7 @@ TPS = [TopicPartition("t", n) for n in range(4)]
 
 
 class Gate:
-    """A listener whose hooks wait until they are let through, or raise."""
+    """A listener whose hooks wait until the test sets `open`, and then raise `error` if it is set."""
 
     def __init__(self):
         self.entered = threading.Event()
@@ -42,7 +42,7 @@ class Gate:
 
 
 class SlowFetchers(FakeFetchers):
-    """Brokers that do not say where a log ends before they are let."""
+    """Brokers that do not answer where a log ends before the test sets `open`."""
 
     def __init__(self, kafka):
         super().__init__(kafka)
@@ -100,7 +100,7 @@ def is_settled_with(connector, count):
 
 
 def test_a_hook_that_never_returns_holds_up_neither_its_member_nor_the_group(cluster, gate, caplog):
-    """One member's callback waited for a database, and the whole group stood still."""
+    """In an earlier version, one member's callback waited for a database, and the whole group waited with it."""
     first = cluster.connector()
     first.set_rebalance_listener(gate)
     cluster.kafka.produce(TPS[0], 1)
@@ -120,7 +120,7 @@ def test_a_hook_that_never_returns_holds_up_neither_its_member_nor_the_group(clu
 
 
 def test_a_member_is_sound_after_a_hook_was_late_and_waits_for_hooks_again(cluster, gate):
-    # the hooks behind it are to be waited for as long as a thread may take to begin on a busy machine
+    # long enough for the later hooks, whose thread may begin late on a busy machine
     first = cluster.connector(drain_timeout_ms=2000)
     first.set_rebalance_listener(gate)
     first.create_message_streams({"t": 1})
@@ -135,7 +135,7 @@ def test_a_member_is_sound_after_a_hook_was_late_and_waits_for_hooks_again(clust
 
 
 def test_a_hook_that_returns_in_the_very_moment_it_is_given_up_is_not_held_against_the_next():
-    """The next one was not waited for, as if the first had not ended."""
+    """An earlier version did not wait for the next hook, as if the first had not ended."""
     listener = Gate()
     listener.open.set()
     calls = ListenerCalls("g_me", listener)
@@ -168,7 +168,7 @@ def test_a_hook_that_raises_is_logged_and_counted_and_stops_nothing(cluster, gat
 
 @pytest.mark.parametrize("loss", ["session", "owner znode"])
 def test_lost_partitions_begin_anew_though_no_thread_is_left_for_the_hook(cluster, gate, monkeypatch, loss):
-    """They stood still for ever, owned, and a commit of theirs was refused as another member's."""
+    """An earlier version owned but never delivered them, and refused their commits as another member's."""
     gate.open.set()
     connector = cluster.connector(rebalance_backoff_ms=20)
     connector.set_rebalance_listener(gate)
@@ -201,7 +201,7 @@ def test_lost_partitions_begin_anew_though_no_thread_is_left_for_the_hook(cluste
 
 
 def test_a_partition_that_could_not_begin_is_no_more_the_members_once_it_is_released(cluster, gate, monkeypatch):
-    """It stayed in the member's progress, and a commit by name wrote over its new owner's."""
+    """An earlier version kept it in the member's progress, and a commit by name overwrote its new owner's offset."""
     gate.open.set()
     first = cluster.connector(rebalance_backoff_ms=20)
     first.set_rebalance_listener(gate)
@@ -290,7 +290,7 @@ def test_brokers_that_do_not_say_where_a_log_ends_hold_up_nobody(cluster, caplog
 
 
 def test_a_hook_may_shut_the_connector_down_and_no_other_is_called_after_it(cluster, gate):
-    """shutdown() inside a listener waited for the listener."""
+    """In an earlier version, shutdown() inside a listener waited for the listener."""
     gate.open.set()
     connector = cluster.connector(drain_timeout_ms=30_000)
     ended = threading.Event()

@@ -1,4 +1,4 @@
-"""What a process that runs for months must not gather, and what it must still notice: whole connectors, in memory."""
+"""A process that runs for months: the memory that it must free, and the events that it must still notice."""
 
 import gc
 import threading

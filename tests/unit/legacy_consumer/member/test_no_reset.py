@@ -26,7 +26,7 @@ P0, P1 = TPS = [TopicPartition("t", n) for n in range(2)]
 
 @pytest.fixture
 def cluster():
-    """Five messages in each partition; 2 is committed of the first."""
+    """A cluster with five messages in each partition; the committed offset of the first is 2."""
     cluster = MemberCluster({"t": 2}, auto_offset_reset="none", drain_timeout_ms=2000)
     cluster.produce(5, *TPS)
     cluster.write(P0, b"2")
@@ -35,7 +35,7 @@ def cluster():
 
 
 def ask(take, *, times=12):
-    """What so many calls bring: (offsets by partition, errors by partition)."""
+    """Call take() so many times. Returns: ({partition: offsets}, {partition: errors})."""
     offsets, errors = {}, {}
     for _ in range(times):
         try:
@@ -88,7 +88,7 @@ def test_a_position_outside_of_the_log_stays_until_its_user_seeks(cluster):
 
 
 def test_the_loop_of_the_page_reads_all_and_ends_with_its_stream(cluster):
-    """Once the stream had ended it went round for ever."""
+    """In an earlier version of the page, the loop ran for ever after the stream had ended."""
     (loop,) = re.findall(r"(?ms)^```python\n(while True:\n.*?)^```", PAGE.read_text(encoding="utf-8"))
     consumer, stream = cluster.join()
     handled = []

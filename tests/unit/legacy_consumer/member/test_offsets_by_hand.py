@@ -15,7 +15,7 @@ GROUP = [TopicPartition("group", n) for n in range(2)]
 
 @pytest.fixture(params=["zookeeper", "kafka"])
 def cluster(request):
-    """Twenty messages in each of two partitions of two topics."""
+    """A cluster of two topics with two partitions each, and twenty messages in each partition."""
     cluster = MemberCluster(
         {"hand": 2, "group": 2},
         offsets_by_hand="hand",
@@ -30,7 +30,7 @@ def cluster(request):
 
 
 class Database:
-    """Where a user keeps the offsets of some topics; a listener."""
+    """A listener that keeps the offsets of some topics, as a user's database does."""
 
     def __init__(self, offsets):
         self.offsets = dict(offsets)
@@ -55,7 +55,7 @@ def join(cluster, database, **properties):
 
 
 def take(stream, count):
-    """{partition: offsets}."""
+    """Take up to count messages. Returns: {partition: offsets}."""
     taken = {}
     for _, message in zip(range(count), stream, strict=False):
         taken.setdefault(TopicPartition(message.topic(), message.partition()), []).append(message.offset())

@@ -1,4 +1,4 @@
-"""Whole connectors with offsets in Kafka, or whose topics are deleted and created again; all in memory."""
+"""Whole connectors, in memory: with offsets in Kafka, and with topics that are deleted and created again."""
 
 import logging
 import threading
@@ -22,7 +22,7 @@ QUICK = {"offsets_channel_backoff_ms": 1, "offsets_channel_socket_timeout_ms": 2
 
 
 class Cluster:
-    """One in-memory ZooKeeper, its logs and its coordinator; connectors made here are shut down at the end."""
+    """An in-memory ZooKeeper, logs and a group's coordinator; the connectors made here are shut down at the end."""
 
     def __init__(self):
         self.zookeeper = MemoryZooKeeper()
@@ -211,7 +211,7 @@ def test_a_topic_created_again_before_its_deletion_is_seen_is_read_from_its_begi
     take(stream, 10)
     data = encode_topic(TopicAssignment({0: (0,), 1: (0,)}))
     cluster.admin.multi([DeleteOp("/brokers/topics/t"), CreateOp("/brokers/topics/t", data)])
-    # earlier the stream would find its positions beyond the ends, and begin anew for that
+    # before that, the stream would begin anew only because its positions are past the ends of the logs
     eventually(lambda: "was deleted and created again" in caplog.text)
     cluster.kafka.ends.update(dict.fromkeys(TPS, 2))
     assert take(stream, 4) == both(range(2))
@@ -235,7 +235,7 @@ def test_offsets_of_a_deleted_topic_are_not_committed_for_the_next_topic_of_that
 @pytest.mark.parametrize("storage", [{}, IN_KAFKA, IN_BOTH])
 @pytest.mark.parametrize("is_named", [False, True])
 def test_after_a_log_became_shorter_commits_go_back_with_the_position(cluster, storage, is_named):
-    """auto.offset.reset=smallest; an offset that the user's code named was one of the old log."""
+    """auto.offset.reset=smallest. If is_named, the user's code has committed an offset of the old log by name."""
     cluster.kafka.produce(TPS[0], 10)
     connector, stream = cluster.stream(auto_commit_enable=False, **storage)
     for _ in range(10):

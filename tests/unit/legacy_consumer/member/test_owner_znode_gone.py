@@ -1,4 +1,4 @@
-"""A member whose owner znode somebody deleted notices when it commits, and does not wait for the next audit."""
+"""A member whose owner znode another client deleted notices when it commits, and does not wait for the next audit."""
 
 import pytest
 
@@ -29,7 +29,7 @@ def admin(zookeeper):
 
 
 def test_a_commit_that_is_refused_for_want_of_an_owner_znode_claims_it_again_at_once(zookeeper, admin, caplog):
-    """The partition had no owner znode, and its owner went on for half a minute without a commit."""
+    """In an earlier version, the member consumed for half a minute without the owner znode and without a commit."""
     kafka = FakeKafka()
     kafka.produce(P0, 3)
     with ConsumerConnector(
@@ -48,6 +48,6 @@ def test_a_commit_that_is_refused_for_want_of_an_owner_znode_claims_it_again_at_
             connector.commit_offsets()
         eventually(lambda: admin.exists(OWNER) is not None)
         assert connector.wait_until(lambda status: status.phase is Phase.STABLE and status.owned.keys() == {P0, P1}, 10)
-        # what was not committed is delivered again
+        # the message was not committed, so the member delivers it again
         assert next(stream).offset() == 0
     assert "not committed, the owner znode is gone: t/0" in caplog.text

@@ -1,4 +1,4 @@
-"""ZooKeeper refuses the credentials when a connection is made anew: users and probes hear of it."""
+"""ZooKeeper refuses the credentials of a new connection: the stream raises, and the health probe fails."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A member's side of a reset, without threads: what a request opens and shuts, whatever the coordinator does."""
+"""A member's side of a reset, without threads: which partitions it holds, whatever the coordinator does."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Offsets:
 
 
 class FollowingDelivery(RecordingDelivery):
-    """The coordinator's fake one; adopted holds what a partition was told to go on from."""
+    """A fake of the coordinator's delivery. adopted: {partition: the offset from which it had to continue}."""
 
     def __init__(self):
         super().__init__()
@@ -87,7 +87,7 @@ class World:
     """A follower, its errands, and an operator's store."""
 
     def __init__(self, offsets=None, **options):
-        """offsets: makes the store of offsets from the member's ZkStore; None for one that a test writes."""
+        """offsets: makes the store of offsets from the member's ZkStore; None for Offsets, which a test writes."""
         self.zookeeper = MemoryZooKeeper()
         self.operator, self.store = MemoryStore(self.zookeeper), MemoryStore(self.zookeeper)
         self.operator.start()
@@ -130,7 +130,7 @@ class World:
         self.settle()
 
     def replace(self, tps, request_id):
-        """Another request takes the place of the one that stands before the member looks."""
+        """Replace the request with another before the member looks."""
         data = encode_request(Request(request_id, RequestState.PREPARE, frozenset(tps)))
         self.operator.multi([DeleteOp(REQUEST), CreateOp(REQUEST, data, ephemeral=True)])
         self.settle()
@@ -140,7 +140,7 @@ class World:
         self.settle()
 
     def break_requests(self, kind, error):
-        """From now on the member's requests of this kind fail, while its connection stays."""
+        """Let the member's requests of this kind fail from now on, while its connection stays."""
         own = self.store.session_id
         self.zookeeper.fault = lambda session_id, what: Refusal(error) if (session_id, what) == (own, kind) else None
 
@@ -247,7 +247,7 @@ def test_a_member_whose_answer_fails_does_not_continue_a_second_time_from_what_i
         patched.setattr(world.store, "create", Mock(side_effect=ConnectionLostError("lost")))
         world.apply()
     assert world.delivery.adopted == {TPS[0]: 6}
-    # its own next commit, carried out and not answered
+    # the member's own next commit: ZooKeeper carried it out, but its answer was lost
     world.offsets.write(TPS[0], 8)
     world.offsets.unanswered.add((TPS[0], 8))
     world.alarms[2000].run()
@@ -257,7 +257,7 @@ def test_a_member_whose_answer_fails_does_not_continue_a_second_time_from_what_i
 
 @pytest.mark.parametrize("ending", ["readable", "called off", "too long"])
 def test_a_member_that_cannot_read_what_a_reset_wrote_does_not_say_that_it_continues_from_there(ending, caplog):
-    """An ACL closes the znode, or somebody has overwritten it: else the operator is told that all is done."""
+    """An ACL forbids the read, or another client overwrote the znode: the operator must not read that all is done."""
     world = World()
     world.begin(TPS[:2])
     world.ask()
@@ -329,7 +329,7 @@ def test_a_request_is_seen_before_anything_that_is_claimed_is_committed():
     world.operator.create(REQUEST, encode_request(Request("r", RequestState.APPLIED, frozenset(TPS))), ephemeral=True)
     for tp in TPS:
         world.progress.begin(tp, 0, world.offsets.committed[tp])
-        # written between the read of the claim and its beginning
+        # another client writes after the claim has read the offset and before the partition begins
         world.offsets.write(tp, 9)
     world.follower.begin(dict.fromkeys(TPS, MINE), {})
     assert world.delivery.adopted == dict.fromkeys(TPS, 9)
@@ -387,7 +387,7 @@ def test_what_a_request_held_flows_when_another_request_takes_its_place(is_refus
 
 @pytest.mark.parametrize("ending", ["called off", "applied"])
 def test_an_offset_that_is_gone_is_gone_on_from_only_if_the_operator_has_written(ending, caplog):
-    """With auto.offset.reset=largest a member skipped all messages up to the end of the log."""
+    """In an earlier version, with auto.offset.reset=largest, a member skipped all messages up to the log's end."""
     world = World()
     world.begin(TPS[:1])
     world.ask()
@@ -445,7 +445,7 @@ def test_a_reset_whose_end_cannot_be_looked_at_is_looked_at_again(error):
 @pytest.mark.parametrize("refusal", [None, "it keeps its offsets in kafka"])
 @pytest.mark.parametrize("failing", ["exists", "get_data", "create"])
 def test_a_member_that_fails_to_read_or_to_answer_a_request_looks_again_and_answers(failing, refusal, error, caplog):
-    """The connection stays, so no session event makes the member look; after a failed exists there is no watch."""
+    """The connection stays, so no session event makes the member look; after a failed exists() it has no watch."""
     caplog.set_level(logging.INFO)
     world = World(refusal=refusal)
     world.begin(TPS)
@@ -477,7 +477,7 @@ def test_a_member_whose_request_about_resets_fails_sees_the_next_reset():
 
 
 def test_a_member_without_a_connection_looks_for_a_reset_only_when_it_is_back():
-    """Each request waits for the connection on the coordinator's thread, which has to react to the loss meanwhile."""
+    """Each request would wait for the connection on the coordinator's thread, which must react to the loss."""
     world = World()
     world.begin(TPS)
     world.break_requests("exists", ConnectionLostError("late"))

@@ -1,7 +1,7 @@
-"""Every public call in a signal handler that interrupts every other one on its thread, at any line.
+"""Every public call in a signal handler that interrupts every other public call on its thread, at any line.
 
-It does its work, or says in one error that it cannot; nobody waits for what the interrupted call holds, and the
-interrupted call ends as if nothing had been. For shutdown() see test_connector_closing.py.
+The handler's call does its work, or raises one error that says why it cannot. It never waits for a lock that the
+interrupted call holds, and the interrupted call ends as usual. For shutdown() see test_connector_closing.py.
 """
 
 import contextlib
@@ -129,7 +129,7 @@ NOT_AGAIN = [
 
 
 def in_time(work):
-    """What waits for its own thread waits for ever: seen from another one."""
+    """Run work() on another thread: if it waits for a lock of its own thread, it never ends, and the test fails."""
     raised = []
 
     def run():

@@ -1,4 +1,4 @@
-"""Whole connectors whose users say where partitions are read: a listener, seek, pause; and where they look."""
+"""Whole connectors whose users choose positions, with a listener, seek() and pause(), and ask for them."""
 
 import contextlib
 import threading
@@ -19,7 +19,7 @@ P0, P1 = TPS = [TopicPartition("t", n) for n in range(2)]
 
 @pytest.fixture
 def cluster():
-    """Ten messages in each partition; 4 is committed of the first."""
+    """A cluster with ten messages in each partition; the committed offset of the first is 4."""
     cluster = MemberCluster({"t": 2}, auto_commit_enable=False, drain_timeout_ms=2000, rebalance_backoff_ms=20)
     cluster.produce(10, *TPS)
     cluster.write(P0, b"4")
@@ -28,7 +28,7 @@ def cluster():
 
 
 class Listener:
-    """Notes what it is told."""
+    """Records the calls of its hooks."""
 
     def __init__(self):
         self.told = []
@@ -42,7 +42,7 @@ class Listener:
 
 
 class Starts(Listener):
-    """Answers what it is given, or raises it."""
+    """A listener whose starting_offsets() returns the given answers in turn, or raises them if they are errors."""
 
     def __init__(self, *answers):
         super().__init__()
@@ -57,7 +57,7 @@ class Starts(Listener):
 
 
 def take(stream, count):
-    """The next so many, in order by partition."""
+    """Take the next count messages. Returns: {partition: offsets}."""
     taken = {}
     for _ in range(count):
         message = next(stream)
@@ -94,7 +94,7 @@ def test_a_partition_that_the_listener_leaves_out_starts_as_without_it(cluster, 
 
 
 class Table(Mapping):
-    """Reads each entry when it is asked for, as a table of a database does, and notes on which thread."""
+    """A mapping that reads an entry only when asked, as a database table does, and records the reading threads."""
 
     def __init__(self, starts):
         self.starts, self.threads = starts, []
@@ -112,7 +112,7 @@ class Table(Mapping):
 
 
 class Unprintable:
-    """Asks a database to show itself."""
+    """An object whose repr() asks a database, and fails."""
 
     def __repr__(self):
         raise RuntimeError("no database")
@@ -127,7 +127,7 @@ class Unprintable:
     ],
 )
 def test_partitions_wait_for_a_listener_that_does_not_say_where_they_start(cluster, caplog, first):
-    """From the committed offset they would be read twice, or not at all."""
+    """From the committed offset, the user's code would get messages twice, or not at all."""
     listener = Starts(first, {P0: 8, P1: 9})
     connector, stream = cluster.join(listener)
     assert connector.wait_until(lambda status: status.phase is Phase.STABLE, 60)
@@ -162,7 +162,7 @@ def test_one_partition_without_a_start_does_not_keep_the_others(cluster):
 
 
 def test_a_partition_whose_offset_is_repaired_while_the_listener_answers_begins_where_the_listener_says(cluster):
-    """It was left out of the question, and began at the repaired offset without an answer."""
+    """An earlier version did not ask for the partition, and began at the repaired offset without an answer."""
 
     class Repairs(Starts):
         def starting_offsets(self, partitions):
@@ -358,7 +358,7 @@ def test_a_pause_or_a_resume_of_which_one_partition_is_just_being_lost_changes_n
     connector = cluster.connector()
     connector.create_message_streams({"t": 2})
     (kept,) = set(TPS) - {lost}
-    # the member forgets a lost partition in two steps, and another thread may come in between
+    # the member forgets a lost partition in two steps, and another thread may call in between
     connector._progress.forget([lost])
     with pytest.raises(NotAssignedError, match=f"{lost} is not assigned"):
         connector.pause(TPS)
@@ -369,7 +369,7 @@ def test_a_pause_or_a_resume_of_which_one_partition_is_just_being_lost_changes_n
     assert connector.paused() == {kept}
 
 
-# Looking
+# Positions, as the user's code reads them
 
 
 def test_position_committed_and_lag_are_three_things(cluster):
@@ -398,7 +398,7 @@ def test_a_position_beyond_the_end_of_the_log_has_no_lag_not_even_0(cluster):
 
 
 class PassesOn:
-    """Has no hook of its own, as an object that notes the calls of another one."""
+    """A listener without hooks of its own, such as a proxy that records the calls of another object."""
 
     def __init__(self, listener):
         self._listener = listener
@@ -408,7 +408,7 @@ class PassesOn:
 
 
 class InJavasWords:
-    """The hooks of Java's listener, and where to start."""
+    """A listener with the hooks of Java's, and starting_offsets()."""
 
     def __init__(self):
         self.told = []
@@ -427,7 +427,7 @@ class InJavasWords:
 
 
 class InOurWords(Starts):
-    """The hooks of RebalanceListener, and both optional ones."""
+    """A listener with the hooks of RebalanceListener, and both optional hooks."""
 
     def __init__(self):
         super().__init__({P0: 8, P1: 9})
@@ -451,7 +451,7 @@ def test_a_listener_that_passes_its_calls_on_is_told_all_that_the_one_behind_it_
 
 
 class Losing(Listener):
-    """Tries to commit in each hook."""
+    """Commits 6 when partitions are released, and only records lost partitions."""
 
     def __init__(self):
         super().__init__()
@@ -478,7 +478,7 @@ def test_partitions_of_a_session_that_ended_are_lost_and_those_that_are_released
 
 
 class CommitsWhatIsLost(Listener):
-    """Commits 20 of lost partitions, and notes the result."""
+    """Commits 20 for lost partitions, and records the result."""
 
     connector = None
 
@@ -517,7 +517,7 @@ def test_an_offset_of_a_partition_that_was_lost_to_another_member_is_refused_in_
 
 
 class TriesAllCalls(Listener):
-    """Makes each call that names a partition, of a lost one, and notes which succeed; and what lists partitions."""
+    """Tries each call that names a partition with each lost one; records which succeed, and the listed partitions."""
 
     connector = message = None
 
@@ -550,7 +550,7 @@ def test_no_call_works_for_a_partition_that_is_lost_while_a_hook_is_told(cluster
 
 
 class CommitsWhatIsConsumed(Listener):
-    """Commits what is consumed as partitions go, and notes what was committed."""
+    """Commits consumed messages before a release, and records the committed partitions."""
 
     connector = None
     before = staticmethod(lambda: None)
@@ -580,7 +580,7 @@ def test_a_commit_of_what_is_consumed_leaves_out_what_is_lost_while_a_hook_is_to
 
 
 class ToldOfLosses(Listener):
-    """Notes the committed offset of P0 while it is told that P0 is lost: at first, and when the test lets it go on."""
+    """Records P0's committed offset in on_partitions_lost(): as it begins, and when the test lets it continue."""
 
     def __init__(self, cluster):
         super().__init__()
@@ -593,7 +593,7 @@ class ToldOfLosses(Listener):
 
 
 def test_a_hook_is_told_of_lost_partitions_when_the_commit_that_is_under_way_has_ended(cluster, monkeypatch):
-    """A commit that had looked at the progress before the loss was written while the hook was inside."""
+    """In an earlier version, a commit that had read the progress before the loss was written while the hook ran."""
     listener = ToldOfLosses(cluster)
     connector, stream = cluster.join(listener, audit_interval_ms=100)
     take(stream, 16)
@@ -649,7 +649,7 @@ def test_partitions_of_a_deleted_topic_are_lost(cluster):
 
 @pytest.mark.parametrize("by_hand", [{}, {"offsets_by_hand": "t"}])
 def test_a_listeners_start_comes_first_also_for_a_topic_that_was_created_again(cluster, caplog, by_hand):
-    """The member cannot know of which of both topics the offset is, and says so."""
+    """The member cannot know to which of both topics the offset belongs, and logs that."""
     listener = Starts({P0: 0, P1: 0}, {P0: 8, P1: EARLIEST})
     _, stream = cluster.join(listener, **by_hand)
     take(stream, 20)

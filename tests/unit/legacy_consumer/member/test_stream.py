@@ -1,4 +1,4 @@
-"""A stream's gate, and when a message counts as consumed. One thread plays both user and coordinator."""
+"""A stream's gate, and when a message counts as consumed. One thread acts as user's code and as coordinator."""
 
 import pytest
 
@@ -17,7 +17,7 @@ NONE = Committed(None, None)
 
 
 class TickingClock(FakeClock):
-    """Moves on a little whenever it is looked at, so that waiting ends."""
+    """A clock that advances a little at each look, so that waits end."""
 
     def monotonic(self):
         self.now += 0.01
@@ -25,7 +25,7 @@ class TickingClock(FakeClock):
 
 
 class StandingClock(FakeClock):
-    """Moves on only when it is waited for, so that a user is done with any number of messages in no time."""
+    """A clock that advances only during a wait, so that the user takes any number of messages in no time."""
 
     def wait(self, event, timeout_s):
         self.now += timeout_s
@@ -33,7 +33,7 @@ class StandingClock(FakeClock):
 
 
 class Rig:
-    """A stream over in-memory logs, with what it told others."""
+    """A stream over in-memory logs, with its fetcher and progress. drained: how often it called on_drained."""
 
     def __init__(self, at_next=False, consumer_timeout_ms=200, fetcher=FakeFetcher, clock=TickingClock):
         self.kafka = FakeKafka()
@@ -383,7 +383,7 @@ def test_a_position_that_the_fetcher_had_to_look_up_counts_as_consumed(rig):
 
 
 class Finding(FakeFetcher):
-    """Tells where it puts partitions that begin at an end of their log, as both fetchers do."""
+    """A fetcher that reports the positions of partitions that begin at an end of their log, as both fetchers do."""
 
     def poll(self, max_messages, timeout_s):
         asked = {tp for what, which in self._changes if what == "assign" for tp in which if which[tp] < 0}
@@ -440,7 +440,7 @@ def test_a_batch_of_no_messages_is_refused(rig):
 
 @pytest.mark.parametrize("way", ["loop", "next", "batches"])
 def test_a_process_that_stood_still_hands_out_nothing_of_what_it_had_fetched(rig, way):
-    """Stopped and continued, it handed out thousands of messages that had another owner by then."""
+    """In an earlier version, a stopped and continued process handed out thousands of messages of a new owner's."""
     rig.begin(P0)
     rig.kafka.produce(P0, 10)
     ways = {"loop": lambda: iter(rig.stream), "next": lambda: rig.stream, "batches": lambda: rig.stream.batches(1)}
@@ -479,7 +479,7 @@ def test_when_the_session_is_confirmed_what_waits_goes_on_where_it_was(rig):
 
 
 def test_a_user_who_is_quick_gets_no_longer_run_than_the_bound_after_a_standstill(fetcher):
-    """Looking at the lease costs more than a message, so whoever takes many in a moment may get some unlooked at."""
+    """A look at the lease costs more than a message, so a stream looks only once for a run of quick messages."""
     rig = Rig(fetcher=fetcher)
     rig.stream._clock = FakeClock()
     rig.begin(P0)
@@ -497,7 +497,7 @@ def test_a_user_who_is_quick_gets_no_longer_run_than_the_bound_after_a_standstil
 
 @pytest.fixture
 def swift(fetcher):
-    """A stream whose user takes long runs of messages, and has taken 50 of them."""
+    """A stream whose user takes long runs of messages, and has taken 50 messages."""
     rig = Rig(fetcher=fetcher, clock=StandingClock)
     rig.kafka.produce(P0, 300)
     rig.kafka.produce(P1, 300)

@@ -1,4 +1,4 @@
-"""What is in a user's hands, whoever asks and whatever goes wrong: ways of reading mixed, errors, threads."""
+"""The messages in hand when the user's code mixes ways of reading, when errors come, and with several threads."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -117,7 +117,7 @@ def test_a_stop_that_is_taken_back_after_the_user_came_back_counts_what_was_in_h
 @pytest.mark.parametrize("call", ["assign", "unassign"])
 @pytest.mark.parametrize("change", ["stop", "begin", "restart", "go_on"])
 def test_a_poll_between_any_two_steps_of_a_change_brings_nothing_that_is_handed_out_wrongly(rig, call, change):
-    """The consuming thread polls when the fetcher has been told, and when it has not, and takes afterwards."""
+    """The consuming thread polls before and after the fetcher learns of the change, and takes messages afterwards."""
     rig.begin(P0)
     rig.begin(P1)
     batches = rig.stream.batches(4, timeout=0)
@@ -281,7 +281,7 @@ def test_messages_in_hand_of_a_dead_thread_are_not_its_successors(rig):
 
 @pytest.fixture(params=[FakeFetcher, ColumnFetcher], ids=["objects", "columns"])
 def waiting(request):
-    """A stream in which a thread waits for messages, in next(), and what that gave it."""
+    """A rig in whose stream a thread waits in next(). got: the message or the error that ended the wait."""
     rig = Rig(request.param, consumer_timeout_ms=60_000)
     rig.begin(P0, produced=0)
     rig.got = []
@@ -309,7 +309,7 @@ def test_a_second_thread_is_given_an_error_that_names_the_first_and_nothing_is_l
         way(waiting.stream)
     waiting.kafka.produce(P0, 3)
     waiting.thread.join(60)
-    # the first one's answer may have nobody left to take it, as after asyncio.wait_for(to_thread(next, stream))
+    # no caller may be left to take a message of the first, as after asyncio.wait_for(to_thread(next, stream))
     assert isinstance(waiting.got[0], StreamInUseError)
     assert [next(waiting.stream).offset() for _ in range(3)] == [0, 1, 2]
 

@@ -1,4 +1,4 @@
-"""An exception that strikes the consuming thread at any line: what was not handed out is handed out later, once."""
+"""An exception interrupts the consuming thread at any line: each message is still handed out, once."""
 
 import contextlib
 import ctypes
@@ -27,7 +27,7 @@ TPS = (TopicPartition("t", 0), TopicPartition("u", 1))
 
 
 class PatientClock(FakeClock):
-    """Each look at it takes a little, so that waiting ends."""
+    """A clock that advances a little at each look, so that waits end."""
 
     def monotonic(self):
         self.now += 1e-3
@@ -35,14 +35,14 @@ class PatientClock(FakeClock):
 
 
 class Objects(FakeFetcher):
-    """Waits for nothing."""
+    """A fetcher that never waits for messages."""
 
     def poll(self, max_messages, timeout_s):
         return super().poll(max_messages, 0)
 
 
 class Columns(ColumnFetcher):
-    """Waits for nothing."""
+    """A fetcher that never waits for messages."""
 
     def poll(self, max_messages, timeout_s):
         return super().poll(max_messages, 0)
@@ -110,12 +110,12 @@ class Rig:
             assert self.progress.get(tp).consumed <= len(offsets)
 
 
-# Python drops what is raised while it ends a generator that the user has left
+# Python drops an exception that is raised while it closes a generator that nothing refers to any more
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("fetcher", [Objects, Columns], ids=["objects", "columns"])
 @pytest.mark.parametrize("way", ["iterate", "next", "batches", "arrow", "mixed"])
 def test_an_interrupt_at_any_line_hands_out_each_message_once_and_none_counts_before(fetcher, way):
-    # as few messages as show each way begin, go on and end: what this costs grows with the square
+    # few messages, but enough for the begin, middle and end of each way: the cost grows with the square
     length = 3 if way == "mixed" else 2
     with PassedLines() as passed, contextlib.suppress(ConsumerTimeoutError):
         getattr(Rig(fetcher, length), way)()
@@ -136,7 +136,7 @@ def test_an_interrupt_at_any_line_hands_out_each_message_once_and_none_counts_be
         if not strike.struck:
             break
     assert line > 100, "the library's lines were not seen"
-    gc.collect()  # what is dropped is this test's
+    gc.collect()  # so that this test, and no later one, gets the dropped exceptions
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
@@ -160,12 +160,12 @@ def test_a_thread_that_ends_at_any_line_leaves_the_rest_to_its_successor():
         if not strike.struck:
             break
     assert line > 100, "the library's lines were not seen"
-    gc.collect()  # what is dropped is this test's
+    gc.collect()  # so that this test, and no later one, gets the dropped exceptions
 
 
 @pytest.fixture
 def ctrl_c_with_each_message(monkeypatch):
-    """The signal arrives as a message leaves its iterator, and strikes where the interpreter looks for it next."""
+    """Send SIGINT as each message leaves its iterator; the interpreter raises where it checks for signals next."""
     arrive = ctypes.pythonapi.PyErr_SetInterrupt
     monkeypatch.setattr(arrive, "restype", None)
 
@@ -227,11 +227,11 @@ def test_a_thread_that_is_interrupted_and_lives_on_leaves_the_rest_to_another(wa
         if not strike.struck:
             break
     assert call > 100, "the library's calls were not seen"
-    gc.collect()  # what is dropped is this test's
+    gc.collect()  # so that this test, and no later one, gets the dropped exceptions
 
 
 def all_of(stream):
-    """The next messages, until none comes, as {partition: offsets}."""
+    """Take messages until none comes. Returns: {partition: offsets}."""
     came = {tp: [] for tp in TPS}
     with contextlib.suppress(ConsumerTimeoutError):
         for message in stream:
@@ -245,7 +245,7 @@ def all_of(stream):
 def test_a_seek_interrupted_at_any_line_is_done_or_not_done(fetcher, inside, offset):
     for line in itertools.count():
         rig = Rig(fetcher, 6)
-        # two of each partition were handed out, and others are fetched
+        # the stream has handed out messages of both partitions, and has fetched more
         loop = iter(rig.stream)
         taken = [next(loop) for _ in range(8)]
         ahead = {tp: sum(message.topic() == tp.topic for message in taken) for tp in TPS}
@@ -290,7 +290,7 @@ def test_a_pause_or_resume_interrupted_at_any_line_is_done_or_not_done(fetcher, 
 
 
 class WaitingClock(PatientClock):
-    """Notes waits for what is there already: with a real clock they would end at once, and keep a processor busy."""
+    """Counts waits for an event that is already set: with a real clock they return at once, and keep a CPU busy."""
 
     def __init__(self):
         super().__init__()
@@ -350,7 +350,7 @@ def test_an_acknowledgement_interrupted_at_any_line_is_done_or_can_be_made_again
 
 @pytest.mark.parametrize("acknowledged", [False, True])
 def test_a_move_back_interrupted_at_any_line_leaves_nothing_done_of_the_log_that_became_shorter(acknowledged):
-    """All of it was named, and nothing acknowledged."""
+    """The user has committed all of the old log by name, and acknowledged nothing."""
     tp = TPS[0]
     for line in itertools.count():
         rig = Rig(Objects, 9, acknowledged=acknowledged)

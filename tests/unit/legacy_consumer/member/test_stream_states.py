@@ -1,6 +1,6 @@
-"""One stream and its commits, used in every order by users, coordinator and strangers, against a model.
+"""One stream and its commits, used in every order by users, the coordinator and other clients, against a model.
 
-The offsets are in an in-memory ZooKeeper; whoever claims a partition goes on at what is committed there.
+The offsets are in an in-memory ZooKeeper; a member that claims a partition continues from the committed offset there.
 """
 
 import contextlib
@@ -33,7 +33,7 @@ sizes = st.integers(1, 4)
 
 
 class QuickClock(FakeClock):
-    """Hardly any time passes between two looks at it, so that a loop's runs grow long."""
+    """A clock that advances by 1 us a look, so that a loop's runs grow long."""
 
     def monotonic(self):
         self.now += 1e-6
@@ -45,9 +45,9 @@ class Model:
 
     def __init__(self):
         self.ends = dict.fromkeys(TPS, 0)
-        self.next = dict.fromkeys(TPS, 0)  # handed out next
+        self.next = dict.fromkeys(TPS, 0)  # the next offset to hand out
         self.consumed = dict.fromkeys(TPS, 0)
-        self.done = {}  # what users committed by name
+        self.done = {}  # the offsets that users committed by name
         self.committed = dict.fromkeys(TPS)
         self.epochs = {}  # owned partitions
         self.live = set()
@@ -91,7 +91,7 @@ class Model:
         self.done.pop(tp, None)
 
     def lose_the_log(self, tp):
-        """Nothing is in hand."""
+        """Begin the log anew, when nothing of it is in hand."""
         self.ends[tp] = 0
         self.go_from(tp, 0, self.epochs[tp])
 
@@ -101,7 +101,7 @@ class Model:
 
 
 class AcknowledgedModel(Model):
-    """What counts is what was acknowledged, up to the first that was not; nothing is in hand but what was not."""
+    """Messages count up to the first without an acknowledgement; those without one, and no others, are in hand."""
 
     def __init__(self):
         super().__init__()
@@ -137,7 +137,7 @@ class AcknowledgedModel(Model):
 
 
 class StreamMachine(RuleBasedStateMachine):
-    """Rules are what users and coordinators do."""
+    """The rules are steps of users, of coordinators and of brokers."""
 
     fetcher_class = FakeFetcher
     acknowledged = False
@@ -186,14 +186,14 @@ class StreamMachine(RuleBasedStateMachine):
             acknowledged=self.acknowledged,
         )
         if self.acknowledged:
-            # there is nothing to acknowledge in Arrow's batches
+            # the user's code cannot acknowledge the messages of Arrow batches
             self.stream.arrow_batches = self.stream.batches
         self.loops = {}
 
     # The user
 
     def ask(self, ask):
-        """One call that asks for more: whoever makes it is back."""
+        """Make one call that asks for more; with it, the user's code has come back. Returns: whether messages came."""
         try:
             given = ask()
         except ConsumerTimeoutError:
@@ -251,11 +251,11 @@ class StreamMachine(RuleBasedStateMachine):
         tp=partitions,
     )
     def loop_whose_body_asks_for_more(self, name, count, body, shut, tp):
-        """And the gate is shut before it goes on."""
+        """Take messages in a loop, ask for more in its body, and perhaps shut the gate before the loop continues."""
         loop = self.loops.setdefault(name, iter(self.stream))
         for _ in range(count):
             if not self.ask(lambda: [next(loop)]):
-                # it has ended with an error
+                # the loop has ended with ConsumerTimeoutError
                 del self.loops[name]
                 return
         if body != "nothing":
@@ -326,7 +326,7 @@ class StreamMachine(RuleBasedStateMachine):
 
     @rule()
     def commit(self):
-        """Its user says that it is done with what it has in hand."""
+        """Commit on the consuming thread, which so finishes the messages in hand."""
         self.committer.commit_consumed(this_thread())
         self.model.come_back()
         self.model.commit(TPS)
@@ -400,7 +400,7 @@ class StreamMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.acknowledged)
     @rule(tp=partitions, offset=st.integers(0, 30), data=st.data())
     def acknowledge(self, tp, offset, data):
-        """Most often something that waits, in any order."""
+        """Acknowledge a message: half of the time one that waits, in any order."""
         waiting = sorted((of, offset) for of, offset, _ in self.model.waiting)
         if waiting and data.draw(st.booleans()):
             tp, offset = data.draw(st.sampled_from(waiting))
@@ -409,7 +409,10 @@ class StreamMachine(RuleBasedStateMachine):
 
     @contextlib.contextmanager
     def coordinator_is_told_what_it_waits_for(self):
-        """Nothing of a stopped partition is in hand any more; with another rule its thread has to come back."""
+        """Check that the coordinator learns when no message of a stopped partition is in hand any more.
+
+        Only if messages are acknowledged: with another delivery.rule, the consuming thread must come back first.
+        """
         self.drained = False
         was_in_hand = self.model.in_hand()
         yield
@@ -430,7 +433,7 @@ class StreamMachine(RuleBasedStateMachine):
 
     @rule(tp=partitions, count=sizes)
     def lose_the_log(self, tp, count):
-        """It begins anew, and the fetcher notices at once: auto.offset.reset=smallest."""
+        """Begin the log anew, which the fetcher notices at once: auto.offset.reset=smallest."""
         model = self.model
         if tp in model.live - model.paused and model.flows and not model.is_paused:
             while self.ask(lambda: next(self.stream.batches(100, timeout=0))):
@@ -442,7 +445,7 @@ class StreamMachine(RuleBasedStateMachine):
             self.produce(tp, count)
 
     def begin(self, tp, *, shut):
-        """The owner znode first, then the offset."""
+        """Claim the partition: create the owner znode first, then read the offset."""
         self.store.create(self.owner_path(tp), b"m-0", make_parents=True)
         committed = self.offsets.read([tp])[tp]
         position = committed.offset or 0
@@ -459,7 +462,7 @@ class StreamMachine(RuleBasedStateMachine):
 
     @rule(tp=partitions, paused=st.booleans(), data=st.data())
     def claim_with_a_listener(self, tp, paused, data):
-        """A hook seeks, and perhaps pauses, before anything flows."""
+        """Claim the partition; a listener's hook seeks, and perhaps pauses, before delivery begins."""
         if tp not in self.model.epochs:
             self.begin(tp, shut=True)
             self.seek(tp, data)
@@ -481,7 +484,7 @@ class StreamMachine(RuleBasedStateMachine):
 
     @rule(tp=partitions, lost=st.booleans())
     def release(self, tp, lost):
-        """In order, when drain.timeout.ms is over, or lost: what is in hand then comes again."""
+        """Release a partition, as when drain.timeout.ms is over, or lose it: messages in hand come again."""
         if tp in self.model.epochs:
             self.give_up({tp}, lost=lost)
 
@@ -516,7 +519,7 @@ class StreamMachine(RuleBasedStateMachine):
 
     @rule(tp=partitions, data=st.data())
     def adopt(self, tp, data):
-        """Somebody else has committed, and commit.conflict=adopt."""
+        """Adopt another client's commit, as with commit.conflict=adopt."""
         if tp in self.model.epochs:
             offset = data.draw(st.integers(0, self.model.ends[tp]))
             path = f"/consumers/g/offsets/{tp.topic}/{tp.partition}"
@@ -552,7 +555,7 @@ class StreamMachine(RuleBasedStateMachine):
 
     @invariant()
     def the_group_stands_where_its_user_and_its_coordinator_put_it(self):
-        """Its own member never moves it back but by a seek, or by name."""
+        """The member moves the committed offset back only after a seek, or by a commit by name."""
         assert {tp: seen.offset for tp, seen in self.offsets.read(TPS).items()} == self.model.committed
 
     @invariant()
@@ -583,7 +586,7 @@ class StreamMachine(RuleBasedStateMachine):
 
 
 class ColumnStreamMachine(StreamMachine):
-    """Batches that are columns."""
+    """The fetcher's batches are columns."""
 
     fetcher_class = ColumnFetcher
 
@@ -595,13 +598,13 @@ class AcknowledgedStreamMachine(StreamMachine):
 
 
 class AcknowledgedColumnsMachine(ColumnStreamMachine):
-    """And batches that are columns."""
+    """Messages count when they are acknowledged, and the fetcher's batches are columns."""
 
     acknowledged = True
 
 
 SETTINGS = settings(max_examples=40, stateful_step_count=40, deadline=None)
-# an exception may strike as the loop of a batch is closed because nothing names it any more: Python can only report it
+# an exception may be raised as Python closes a batch's loop to which nothing refers any more: Python only reports it
 pytestmark = pytest.mark.filterwarnings(
     "ignore:Exception ignored in. <generator object GatedStream:pytest.PytestUnraisableExceptionWarning"
 )

@@ -43,7 +43,7 @@ T0, U0 = TopicPartition("t", 0), TopicPartition("u", 0)
 
 @pytest.fixture
 def cluster():
-    """Ten messages in t and u, of two partitions each."""
+    """A cluster of the topics t and u with two partitions each, and ten messages in each partition."""
     cluster = MemberCluster({"t": 2, "u": 2}, drain_timeout_ms=2000, rebalance_backoff_ms=20)
     cluster.produce(10, T0, U0, TopicPartition("t", 1), TopicPartition("u", 1))
     yield cluster
@@ -55,7 +55,7 @@ def take(stream, count):
 
 
 def traces(cluster):
-    """The znodes that a member leaves nothing of."""
+    """Return the ids and the owners of t, of which none may stay after a member has left."""
     ids = cluster.admin.get_children("/consumers/g/ids")
     return ids, cluster.owners("t") if cluster.admin.exists("/consumers/g/owners/t") else []
 
@@ -100,7 +100,7 @@ def test_the_same_topic_goes_on_behind_what_was_committed(cluster):
 
 
 class AskedLock:
-    """Tells when a thread asks for the lock."""
+    """A lock that calls tell() when a thread asks for it."""
 
     def __init__(self, lock, tell):
         self._lock, self._tell = lock, tell
@@ -121,7 +121,7 @@ class AskedLock:
     ],
 )
 def test_a_connector_that_joins_again_begins_behind_a_commit_that_is_under_way(cluster, properties):
-    """It began before that commit, which was told as done, and its own next commit moved the group back."""
+    """In an earlier version it began before that commit, which succeeded, and its next commit moved the group back."""
     connector, stream = cluster.join(auto_commit_enable=False, **properties)
     take(stream, 20)
     sending, may_send, store = threading.Event(), threading.Event(), connector._store
@@ -136,7 +136,7 @@ def test_a_connector_that_joins_again_begins_behind_a_commit_that_is_under_way(c
         may_send.set()
 
     if "offsets_storage" in properties:
-        # behind the check in ZooKeeper, which a member that has left does not pass
+        # after the check in ZooKeeper, which refuses the commit of a member that has left
         cluster.group_offsets.before_read = hold
     else:
         store.multi = lambda ops, _write=store.multi, **how: (hold(), _write(ops, **how))[1]
@@ -173,7 +173,7 @@ def test_without_streams_and_twice_it_does_nothing(cluster):
 @pytest.mark.parametrize("topic", ["t", "u"])
 @pytest.mark.parametrize("properties", [{}, {"consumer_id": "fixed"}], ids=["made-up", "configured"])
 def test_other_members_see_a_leave_and_the_new_subscription(cluster, topic, properties):
-    """Also where both happen before the others look: a registration is read once while its id lives."""
+    """Also if both happen before the other members look: a member reads a registration once while its id exists."""
     first = cluster.connector(**properties)
     before = first.consumer_id
     first.create_message_streams({"t": 1, "u": 1})
@@ -213,7 +213,7 @@ def test_a_group_that_is_not_left_in_order_ends_the_connector_and_its_session(cl
     with pytest.raises(ConsumerClosedError):
         connector.create_message_streams({"u": 1})
     if session == "suspended":
-        cluster.zookeeper.expire(session_id)  # as ZooKeeper does, which heard of no end
+        cluster.zookeeper.expire(session_id)  # as ZooKeeper does, which got no request to end the session
     assert traces(cluster) == ((), [])
 
 
@@ -270,7 +270,7 @@ def test_the_listener_stays_unless_another_one_is_set(cluster):
 
 
 class SlowToRelease:
-    """Its first hook about a release does not return before `open`; notes what begins and ends."""
+    """A listener whose release hook returns only after the test sets `open`; records the begin and end of hooks."""
 
     def __init__(self):
         self.told, self.open = [], threading.Event()
@@ -289,7 +289,7 @@ class SlowToRelease:
 
 
 def test_the_hooks_of_a_listener_that_stays_wait_for_one_that_is_late_when_the_connector_joins_again(cluster):
-    """They were called beside it, by another thread."""
+    """An earlier version called them at the same time as the late hook, on another thread."""
     listener, other = SlowToRelease(), Listener()
     connector, _ = cluster.join(listener, drain_timeout_ms=200)
     connector.unsubscribe()
@@ -306,7 +306,7 @@ def test_the_hooks_of_a_listener_that_stays_wait_for_one_that_is_late_when_the_c
 
 
 def test_the_hooks_of_a_listener_with_javas_names_wait_for_a_late_one_if_it_is_set_again(cluster):
-    """Each time it is set it gets an adapter, and counted as another listener."""
+    """Each set_rebalance_listener() wraps it in a new adapter, which an earlier version took for another listener."""
 
     class SlowToRevoke:
         def on_partitions_assigned(self, partitions):
@@ -364,7 +364,7 @@ def test_a_listener_that_is_set_beside_joining_hears_of_the_first_share_or_is_re
 
         def join_beside(other=other):
             other.start()
-            # it may wait for what this thread holds
+            # the other thread may wait for a lock that this thread holds
             other.join(0.05)
 
         is_refused = False
@@ -439,7 +439,7 @@ def test_two_threads_may_unsubscribe_and_a_third_may_shut_down(cluster):
 
 @pytest.fixture
 def led():
-    """Groups that a member leads."""
+    """A cluster whose groups are led by a member."""
     led = LedCluster(drain_timeout_ms=500)
     yield led
     led.close(0.5)
@@ -447,7 +447,7 @@ def led():
 
 @pytest.fixture
 def held(led, monkeypatch):
-    """A member that unsubscribes on a thread of its own, while ZooKeeper does not answer it about the led group."""
+    """A member that unsubscribes on another thread, while ZooKeeper does not answer its read of the led group."""
     connector, _ = led.join()
     read, asked, answered = connector._store.get_data_many, threading.Event(), threading.Event()
     ended = []
@@ -514,7 +514,7 @@ def test_an_unsubscribe_beside_joining_at_whatever_line_ends_the_streams_or_says
 
         def unsubscribe_beside(other=other):
             other.start()
-            # it may wait for what this thread holds
+            # the other thread may wait for a lock that this thread holds
             other.join(0.05)
 
         with AtLine(line, unsubscribe_beside, (connector_module.__file__,)) as strike:

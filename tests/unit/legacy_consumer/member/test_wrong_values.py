@@ -1,6 +1,6 @@
-"""Every public call of a connector with every wrong value, before, during and after its life: one clear error.
+"""Every public call of a connector with every wrong value, before it joins, while it consumes and after its shutdown.
 
-And nothing is written: a wrong value leaves no znode behind, and the connector does its work afterwards.
+Each call raises one clear error and writes no znode, and the connector does its work afterwards.
 """
 
 import copy
@@ -71,7 +71,7 @@ class World:
 
 
 class Wrong(Listener):
-    """Has both hooks, and a third that is none."""
+    """A listener with both hooks, and with a starting_offsets that is no method."""
 
     starting_offsets = "no method"
 
@@ -80,7 +80,7 @@ class Wrong(Listener):
 
 
 class WrongInJavasWords:
-    """The same with Java's hooks."""
+    """A listener with the hooks of Java's, and with an on_partitions_lost that is no method."""
 
     on_partitions_lost = "no method"
 
@@ -166,7 +166,7 @@ DURING = {
     **{
         f"partition={v!r}": (OffsetError, lambda c, v=v: c.commit_offsets({TopicPartition("t", v): 1}))
         for v in NO_PARTITIONS
-        # a tuple that is equal to the owned partition's is that partition
+        # a tuple that equals the owned partition counts as that partition
     },
     **{
         f"key={v!r}": (OffsetError, lambda c, v=v: c.commit_offsets({v: 1}))
@@ -401,7 +401,7 @@ def test_a_value_that_is_no_number_of_milliseconds_is_refused(value):
 
 @pytest.mark.parametrize("take", [pickle.dumps, copy.deepcopy])
 def test_a_consumer_that_is_pickled_or_copied_says_what_to_do(joined, take):
-    """As for a process that is not forked: it said that a lock cannot be pickled."""
+    """As after a fork. In an earlier version, the error only said that a lock cannot be pickled."""
     _, connector = joined
     (stream,) = connector._membership.streams.by_key.values()
     simple = SimpleConsumer(zookeeper_connect="nowhere:1")
@@ -413,6 +413,6 @@ def test_a_consumer_that_is_pickled_or_copied_says_what_to_do(joined, take):
 
 @pytest.mark.parametrize("tp", [ConfluentPartition("t", 0), ("t", 0), TopicPartition("t", Fraction(0)), "t/0"])
 def test_an_error_about_a_partition_says_of_which_library_and_types_it_is_made(joined, tp):
-    """An entry of a data frame looks like TopicPartition(topic='t', partition=0) as well."""
+    """A value of a data frame may print as TopicPartition(topic='t', partition=0) too, though its types differ."""
     with pytest.raises(OffsetError, match=r"legacy_consumer.TopicPartition\('orders', 0\), made of a str and an int"):
         joined[1].seek(tp, 0)
