@@ -1,4 +1,4 @@
-"""Log lines for programs: each an object, each with the member it is of."""
+"""Log lines for programs: each is a JSON object that names its member."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_log_format_is_taken_before_and_behind_the_commands_name(capsys):
 
 
 def test_a_line_names_the_id_that_a_member_has_now():
-    """unsubscribe() gives a connector another one."""
+    """unsubscribe() gives a connector another consumer id."""
     one = member("g_a")
     formatter = JsonLogFormatter([one])
     one.consumer_id = "g_b"

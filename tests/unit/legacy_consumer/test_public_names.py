@@ -1,4 +1,4 @@
-"""The names on the objects that a user is given: none belongs to the coordinator."""
+"""The public names of a connector and of a stream: the user's code calls them, and none is the coordinator's."""
 
 import builtins
 import re

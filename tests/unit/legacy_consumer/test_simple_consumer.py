@@ -32,7 +32,7 @@ BROKER = b'{"version":%d,"host":"h","port":9092,"jmx_port":-1,"timestamp":"1","e
 
 
 class LogOffsets(FakeFetchers):
-    """refusals: {partition: the error of every question about it}."""
+    """Brokers in memory. refusals: {partition: the error of every at_time() about it}."""
 
     def __init__(self, kafka):
         super().__init__(kafka)
@@ -77,7 +77,7 @@ class World:
         self._assign(positions)
 
     def spoil(self, path, kind):
-        """Reads of this znode end in this kind of error."""
+        """Have reads of this znode end in this kind of error."""
         if kind is NotPermittedError:
             self.forbidden.append(path)
         else:
@@ -208,7 +208,7 @@ def test_a_fetch_from_outside_the_log_asks_for_the_log_once_however_long_no_lead
 
 
 def of(answers):
-    """{partition: its offsets, or the kind of its error}."""
+    """Return {partition: its offsets, or the class of its error}."""
     return {
         tp: type(answer) if isinstance(answer, LegacyConsumerError) else [message.offset() for message in answer]
         for tp, answer in answers.items()
@@ -363,7 +363,7 @@ def test_a_fetch_returns_a_list_also_without_messages(world):
 
 
 def test_of_two_threads_each_is_given_what_it_asked_for(world):
-    """The second one asks while the first one waits for its messages."""
+    """The second thread asks while the first thread waits for its messages."""
     poll, fetched, began = world.fetcher.poll, [], threading.Event()
     second = threading.Thread(target=lambda: fetched.extend(world.consumer.fetch(OTHER, 2)))
 

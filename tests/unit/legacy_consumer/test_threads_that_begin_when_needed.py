@@ -1,4 +1,4 @@
-"""Threads of the library that begin when there is work: the next call replaces one that did not begin, or died."""
+"""The library's threads that start when there is work: the next call replaces a thread that did not start, or died."""
 
 import itertools
 import logging
@@ -25,7 +25,7 @@ BROKER = b'{"version":1,"host":"h","port":9092,"jmx_port":-1,"timestamp":"1"}'
 
 
 class Cluster:
-    """One broker, which leads and has a log from 3 to 7."""
+    """One broker, which leads every partition, and has logs that begin at 3 and end at 7."""
 
     def read(self, partitions):
         return Leaders(dict.fromkeys(partitions, BrokerAddress(0, "h", 9092, 4)))
@@ -58,7 +58,7 @@ class Position:
         self.finder.search([Search(TP, 1, EARLIEST)])
 
     def is_done(self):
-        # once for each search that was asked for
+        # an interrupted search may be found too, so the same offset may come twice
         return {found.offset for found in self.finder.take()} == {3}
 
 
@@ -102,7 +102,7 @@ class LogEnds:
         return sample is not None and sample.ends == {TP: 7}
 
     def close(self):
-        """Its thread ends by itself."""
+        """Do nothing, because the sampler's thread ends by itself."""
 
 
 @pytest.fixture
@@ -115,7 +115,7 @@ def made():
 
 @pytest.mark.parametrize("make", [Leader, Position], ids=lambda make: make.__name__)
 def test_whatever_line_of_a_search_is_interrupted_the_next_search_finds(made, make):
-    """The consuming thread searches, and Ctrl-C may strike it anywhere."""
+    """The consuming thread searches, and Ctrl-C may interrupt it anywhere."""
     for line in itertools.count():
         made.append(make())
         strike = AtLine(line, interrupt)
@@ -135,7 +135,7 @@ def test_whatever_line_of_a_search_is_interrupted_the_next_search_finds(made, ma
 @pytest.mark.parametrize("strike_with", [interrupt, time_is_over], ids=["Ctrl-C", "time limit"])
 @pytest.mark.parametrize("make", [Leader, Position, Brokers], ids=lambda make: make.__name__)
 def test_a_thread_whose_start_is_interrupted_is_replaced_and_its_owner_can_be_closed(made, make, strike_with):
-    """It may have begun, and die at once, because threading's own books are wrong then."""
+    """The thread may have started, and then die at once, because the interrupt left threading's own records wrong."""
     for line in itertools.count():
         made.append(make())
         strike = AtLine(line, strike_with, library=(threading.__file__,))
@@ -169,7 +169,7 @@ def test_a_thread_that_the_system_refuses_once_begins_with_the_next_call(made, m
 
 @pytest.mark.parametrize("make", [Leader, Position, Brokers], ids=lambda make: make.__name__)
 def test_what_waits_for_a_thread_that_the_system_refused_can_be_closed(monkeypatch, make):
-    """No shutdown() got beyond it."""
+    """In an earlier version, no shutdown() could end after that."""
 
     def refuse(thread):
         raise RuntimeError("can't start new thread")

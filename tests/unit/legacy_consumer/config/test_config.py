@@ -345,7 +345,7 @@ def test_a_bad_secret_is_not_quoted():
 
 @pytest.mark.parametrize("spelling", [" PLAIN", "\tplain ", "Plain"])
 def test_a_readable_password_goes_nowhere_however_plain_is_spelled(spelling):
-    """librdkafka drops blanks before a value: it took " PLAIN", which the check did not."""
+    """librdkafka drops blanks before a value: it took " PLAIN" as PLAIN, which an earlier check did not."""
     with pytest.raises(ConfigError, match=r"sasl\.plain\.without\.tls=true"):
         load(security_protocol="SASL_PLAINTEXT", sasl_mechanism=spelling, sasl_username="u", sasl_password="p")
 
@@ -368,7 +368,7 @@ def test_a_mechanism_that_there_is_not_is_named_with_those_that_there_are():
     ("given", "missing"), [("zookeeper_sasl_username", "password"), ("zookeeper_sasl_password", "username")]
 )
 def test_half_of_the_credentials_for_zookeeper_is_an_error(given, missing):
-    """A password alone turned nothing on: the member spoke to ZooKeeper as anybody."""
+    """In an earlier version, a password alone had no effect: the member used ZooKeeper without credentials."""
     with pytest.raises(ConfigError, match=rf"zookeeper\.sasl\.{missing}: is required") as caught:
         load(**{given: "hunter"})
     assert "hunter" not in str(caught.value)

@@ -1,8 +1,8 @@
-"""Every call of the offset stores that may fail, with every error it may raise: what must follow, as one table.
+"""Every call of the offset stores that may fail, with every error that it may raise, and what must follow.
 
 The member is a Committer over the real stores; ZooKeeper and the group's coordinator are in memory. Requests are so
-small that a commit takes several of them. After any error, once it is over, all that was consumed is committed; the
-member's own writes never go backwards; and none of them is taken for somebody else's.
+small that a commit takes several of them. Once an error is over, the member commits all consumed messages; its own
+writes never go backwards; and it takes none of them for another client's.
 """
 
 import contextlib
@@ -38,14 +38,14 @@ from zk_layout.store import CreateOp, SetOp
 TPS = [TopicPartition("t", n) for n in range(12)]
 BAD = TPS[5]
 
-# error: (is the call carried out all the same?, what it raises, what the commit raises: None = nothing)
+# error: (whether the call is carried out all the same, the error of the call, the class of the commit's error)
 ERRORS = {
     "connection lost before": (False, ConnectionLostError("lost"), ConnectionLostError),
     "connection lost after": (True, ConnectionLostError("lost"), ConnectionLostError),
     "session expired": (False, SessionExpiredError("over"), SessionExpiredError),
     "unforeseen": (False, MemoryError("no room"), MemoryError),
 }
-# of one operation of a multi; the others are written in the same commit
+# errors of one operation of a multi; the same commit writes the other operations
 REFUSALS = {
     "no auth": NotPermittedError("/x"),
     "quota exceeded": ZooKeeperError("/x: QuotaExceededError"),
@@ -58,9 +58,9 @@ STORED = [
 
 
 class FaultyStore(MemoryStore):
-    """fault: (call, how many are let pass before it, an error of ERRORS), once.
+    """fault: (call, the number of calls before the one that fails, a key of ERRORS); it comes once.
 
-    refused: a path and the error with which every write to it is refused. unreadable: a path that may not be read.
+    refused: (path, the error of every write to it). unreadable: a path that the member may not read.
     """
 
     fault = None
@@ -172,7 +172,7 @@ class World:
                 self.admin.set_data(self.path(BAD), b"7\n")
                 self.foreign = 1
             case "may not be read":
-                # a version that differs makes the member read, and it may not
+                # another version makes the member read the znode, which the ACL forbids
                 self.admin.set_data(self.path(BAD), b"3")
                 self.store.unreadable = self.path(BAD)
                 self.foreign = 1
@@ -180,7 +180,7 @@ class World:
                 self.admin.delete(f"/consumers/g/owners/t/{BAD.partition}")
 
     def mend(self):
-        """What an operator and the coordinator do."""
+        """Repair the faults, as an operator and the coordinator do."""
         self.store.unreadable = self.store.refused = None
         owner = f"/consumers/g/owners/t/{BAD.partition}"
         if self.admin.exists(owner) is None:
@@ -202,7 +202,7 @@ class World:
         return {tp: int(znode.data) for tp, znode in zip(TPS, znodes, strict=True) if znode is not None}
 
     def goes_on(self):
-        """The next commits go through, and the member has never gone back nor mistrusted itself."""
+        """Check that the next commits succeed, and that the member wrote no lower offset and suspected no own write."""
         self.mend()
         for _ in range(2):
             self.consume()
@@ -214,12 +214,12 @@ class World:
         for path, offset in self.store.written:
             assert offset >= own.get(path, 0)
             own[path] = offset
-        # found again if the error came between finding it and going on top of it
+        # a foreign commit counts twice if the error came after the member found it and before it wrote over it
         assert self.committer.foreign_commits <= 2 * self.foreign
 
 
 def calls_of_a_commit(storage, situation):
-    """(call, its number) of all that a commit asks of ZooKeeper."""
+    """Return (call, its number) for each request of a commit to ZooKeeper."""
     world = World(storage, situation)
     world.consume()
     world.store.calls.clear()
@@ -249,7 +249,7 @@ def test_users_back_where_the_offset_stood_before_a_commit_without_an_answer_are
 ):
     world = World(storage)
     for tp in TPS:
-        # a seek
+        # the user's code seeks
         world.seek(tp, 2)
     world.store.fault = ("multi", number, error)
     with pytest.raises(ConnectionLostError):
@@ -278,7 +278,7 @@ def test_the_writes_of_a_commit_interrupted_at_any_line_are_not_taken_for_anothe
             with contextlib.suppress(KeyboardInterrupt), strike:
                 world.committer.commit_consumed(object())
             if seeks_back:
-                # to where the group stood before
+                # back to the offset before the interrupted commit
                 world.position -= 5
                 for tp in TPS:
                     world.seek(tp, world.position)
@@ -445,7 +445,7 @@ def test_after_an_error_of_the_coordinator_the_next_commit_goes_on(storage, erro
 
 
 def test_a_write_that_is_carried_out_late_does_not_move_the_group_back():
-    """The channel lets no write begin before: so what it refuses is tried again, and goes on top."""
+    """The channel begins no write before an earlier one has ended: it refuses the next, whose retry comes on top."""
     world = World("kafka")
     world.consume()
     late = {}

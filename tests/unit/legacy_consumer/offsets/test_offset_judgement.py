@@ -1,4 +1,4 @@
-"""The judgement of a committed offset: one pure function, over worlds of znodes as ZooKeeper keeps them."""
+"""The judgement of a committed offset: one pure function, over znodes in an in-memory ZooKeeper."""
 
 import pytest
 
@@ -20,7 +20,7 @@ OFFSET = "/consumers/g/offsets/t/0"
 
 
 class Ensemble:
-    """An ensemble in which things are written in some order."""
+    """A ZooKeeper ensemble in which a test writes offsets and topics in any order."""
 
     def __init__(self):
         self.zk = MemoryStore(MemoryZooKeeper())
@@ -187,7 +187,7 @@ def test_without_a_topic_nothing_is_known():
         (TopicOrigin(5), TopicOrigin(5), Verdict.VALID),
         (TopicOrigin(5), TopicOrigin(9), Verdict.EARLIER_TOPIC),
         (TopicOrigin(5), TopicOrigin(9, deletions=0), Verdict.VALID),
-        # the ensemble was copied: its zxids began anew
+        # the ensemble was copied, so its zxids began anew
         (TopicOrigin(900), TopicOrigin(9), Verdict.VALID),
         (TopicOrigin(5, "A"), TopicOrigin(9, "A"), Verdict.VALID),
         (TopicOrigin(5, "A"), TopicOrigin(9, "B"), Verdict.EARLIER_TOPIC),

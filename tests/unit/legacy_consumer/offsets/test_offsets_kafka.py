@@ -1,4 +1,4 @@
-"""Offsets in Kafka: checked in ZooKeeper before, compared with what was seen, and told apart by the topic's life."""
+"""Offsets in Kafka: a commit checks ZooKeeper, and compares stored offsets; those of an earlier topic count as none."""
 
 from functools import partial
 from itertools import count
@@ -71,7 +71,7 @@ def rig():
 def test_nothing_is_written_to_kafka_once_the_session_has_ended_in_the_midst_of_a_commit(
     kind, stands_in_the_way, request_number
 ):
-    rig = Rig(max_multi_bytes=500)  # each partition in a request of its own
+    rig = Rig(max_multi_bytes=500)  # a separate request for each partition
     store = getattr(rig, kind)
     seen = rig.commit(store, {P0: 7, P1: 5}).committed
     if stands_in_the_way == "a deleted owner znode":
@@ -208,7 +208,7 @@ def test_a_partition_that_another_member_owns_and_committed_by_now_is_not_moved_
 
 
 class Interrupted(BaseException):
-    """As KeyboardInterrupt."""
+    """An interrupt, such as KeyboardInterrupt."""
 
 
 def interrupt():
@@ -245,7 +245,7 @@ def test_an_unanswered_commit_stays_our_own_after_the_same_offset_was_refused(ri
     seen = rig.kafka.read([P0])
     rig.channel.lost = 1
     assert rig.commit(rig.kafka, {P0: 3}, seen).failure is not None
-    # the second try finds that another partition's refusal is told for all, and perhaps not what stands
+    # the second try is refused, perhaps because of another partition, and perhaps no read shows the stored offset
     rig.channel.refused = {P0}
     rig.channel.before_write = lambda: rig.channel.untold.update(set() if is_told else {P0})
     rig.commit(rig.kafka, {P0: 3}, seen)
@@ -375,14 +375,14 @@ def test_the_greater_of_both_offsets_counts(in_zookeeper, in_kafka, counts):
 @pytest.mark.parametrize(
     ("zookeeper", "kafka", "counts"),
     [
-        # both of the earlier topic; whoever wrote Kafka's said so, or did not
+        # both offsets are of the earlier topic; Kafka's is marked as such, or is not
         (Committed(None, 3, ANEW, outlived=9), KafkaOffset(9, "topic-czxid=0x20"), Committed(None, 3, ANEW, 9)),
         (Committed(None, 3, ANEW, outlived=9), KafkaOffset(9), Committed(None, 3, ANEW, 9)),
-        # Kafka's is of the topic as it is
+        # Kafka's offset is of the present topic
         (Committed(None, 3, ANEW, outlived=9), KafkaOffset(4, "topic-czxid=0x32"), Committed(4, 3, ANEW)),
-        # beyond the znode's and unmarked: nothing says that it is old
+        # Kafka's offset is higher than the znode's and unmarked: nothing shows that it is of the earlier topic
         (Committed(None, 3, ANEW, outlived=9), KafkaOffset(12), Committed(12, 3, ANEW)),
-        # the znode's is of the topic as it is
+        # the znode's offset is of the present topic
         (Committed(2, 3, ANEW), KafkaOffset(9, "topic-czxid=0x20"), Committed(2, 3, ANEW)),
     ],
 )
@@ -453,7 +453,7 @@ def test_an_offset_that_an_operator_set_in_both_stores_is_not_overwritten_by_a_c
 def test_an_offset_for_which_a_commit_makes_the_znode_is_no_other_clients_in_the_next_commit(rig):
     rig.commit(rig.kafka, {P0: 7})
     seen = rig.dual.read([P0])
-    # an operator writes it to ZooKeeper as well, the user's code looks, and the operator deletes it again
+    # an operator writes the offset to ZooKeeper too, the user's code reads it, and the operator deletes it again
     rig.zk.create("/consumers/g/offsets/t/0", b"7", make_parents=True)
     rig.dual.read([P0])
     rig.zk.delete("/consumers/g/offsets/t/0")
@@ -504,7 +504,7 @@ def test_an_operator_that_sets_both_stores_while_a_member_reads_them_is_not_over
 def test_kafka_gets_nothing_of_a_commit_during_which_the_session_ended(rig, monkeypatch):
     rig.commit(rig.dual, {P0: 1, P1: 1})
     seen = rig.dual.read([P0, P1])
-    # so that it is tried in a request of its own, after the others
+    # so that the store tries P1 in a separate request, after the other partitions
     monkeypatch.setitem(rig.zookeeper._refused, P1, SessionExpiredError("as if refused"))
     multi, asked = rig.zk.multi, []
 

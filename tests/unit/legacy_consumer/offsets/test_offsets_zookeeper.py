@@ -26,7 +26,7 @@ class Rig:
         self.join()
 
     def join(self):
-        """Register and claim, in the session of now."""
+        """Register the member and claim both partitions, in the present session."""
         self.zk.create("/consumers/g/ids/g_a", b"x", ephemeral=True, make_parents=True)
         for n in (0, 1):
             self.zk.create(f"/consumers/g/owners/t/{n}", b"g_a-0", ephemeral=True, make_parents=True)
@@ -104,7 +104,7 @@ def test_an_offset_that_somebody_else_wrote_where_ours_was_deleted_is_foreign_th
     rig.commit({P0: (1, NEW)})
     rig.zk.delete("/consumers/g/offsets/t/0")
     rig.zk.create("/consumers/g/offsets/t/0", b"1")
-    # the partition was claimed anew while there was no offset
+    # the member claimed the partition again while it had no offset
     assert rig.commit({P0: (3, NEW)}).foreign == {P0: Committed(1, 0)}
     assert rig.stored(P0) == b"1"
 
@@ -292,7 +292,7 @@ def test_a_member_does_not_commit_over_a_client_that_takes_its_partition_and_com
     rig.server.fault = rob
     result = rig.commit({P0: (9, seen[P0]), P1: (1, seen[P1])})
     if P0 in result.foreign:
-        # as commit.conflict=keep does
+        # commit on top of the foreign offset, as commit.conflict=keep does
         result = rig.commit({P0: (9, result.foreign[P0])})
     rig.server.fault = None
     was_robbed = next(requests) > request_number + 1

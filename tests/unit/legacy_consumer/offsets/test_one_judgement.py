@@ -1,4 +1,4 @@
-"""Every tool and a member say the same of every partition, whatever stands there."""
+"""Every tool and a member judge every partition alike, whatever its offset znode holds."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ def new_cluster():
 )
 @given(partitions=st.lists(PARTITION, min_size=1, max_size=5), has_deletions=st.booleans())
 def test_describe_the_doctor_a_reset_spark_and_a_member_agree(new_cluster, partitions, has_deletions):
-    """Each partition: what is written, where its log begins, how long it is, whether its topic was made afterwards."""
+    """partitions: (the offset znode's data, the log's begin, its length, whether the topic was created afterwards)."""
     cluster = new_cluster()
     if has_deletions:
         cluster.topic("another")
         cluster.drop("another")
-    # one topic for each, so that each has a life of its own
+    # a separate topic for each, so that each can be created again alone
     for number, (written, begin, length, is_reborn) in enumerate(partitions):
         if not is_reborn:
             cluster.topic(f"t{number}", (begin, begin + length))

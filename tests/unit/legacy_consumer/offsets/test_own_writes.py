@@ -1,4 +1,4 @@
-"""Which stored offsets a member takes for its own, while answers get lost."""
+"""A member recognizes which stored offsets are its own, although answers get lost."""
 
 import pytest
 

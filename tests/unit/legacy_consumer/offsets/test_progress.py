@@ -1,4 +1,4 @@
-"""What is counted as consumed and committed while positions move."""
+"""The counts of consumed and committed messages while positions move."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The coordinator's server without a broker behind, and the bytes of group requests."""
+"""The coordinator's server, without a broker or in front of fake brokers, and the bytes of group requests."""
 
 import asyncio
 import contextlib
@@ -24,7 +24,7 @@ VERSIONS = [(api, version) for api, exchange in GROUP_EXCHANGES.items() for vers
 
 
 def filled(fields, version):
-    """A message with something in each field that the version has, and the defaults of the others."""
+    """Return a message with a value in each field that the version has, and the defaults of the other fields."""
     example = {Kind.STRING: "text", Kind.NULLABLE_STRING: "some", Kind.BYTES: b"bytes"}
     some = {
         field.name: [filled(field.rows, version)] * 2 if field.rows else example.get(field.kind, 7) for field in fields
@@ -227,7 +227,7 @@ def test_an_address_that_is_none_is_refused(address):
 
 
 class FakeBroker:
-    """Answers ApiVersions and Metadata 0, and any other request with its own id."""
+    """A broker that answers ApiVersions and Metadata 0, and any other request with its own id."""
 
     def __init__(self, node_id):
         self.node_id = node_id
@@ -264,7 +264,7 @@ class FakeBroker:
 
 
 async def brokers_behind(server):
-    """{id in Metadata: the id of the broker that answers at the address in Metadata}."""
+    """Return {id in Metadata: the id of the broker that answers at the address in Metadata}."""
     async with Client(server.port) as client:
         told = brokers_in(await client.ask(Api.METADATA, 0, bytes(4)))
     found = {}

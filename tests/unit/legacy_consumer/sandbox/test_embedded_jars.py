@@ -17,7 +17,7 @@ def test_every_version_has_its_broker_and_a_logger_and_no_log4j_in_the_lock():
         names = set(files)
         assert any(name.startswith("kafka_2.") and name.endswith(f"-{version}.jar") for name in names)
         assert {"slf4j-reload4j-1.7.36.jar", "jaxb-api-2.3.1.jar"} <= names
-        assert any(name.startswith("snappy-java-") for name in names)  # published as a bundle
+        assert any(name.startswith("snappy-java-") for name in names)  # its packaging in Maven is bundle, not jar
         assert not any(name.startswith(("log4j-", "slf4j-log4j12")) for name in names)
         assert not any("-sources" in name or "-tests" in name for name in names)
         assert all(len(bytes.fromhex(digest)) == 32 for digest in files.values())
@@ -38,7 +38,7 @@ def test_a_jar_that_is_not_the_locked_one_is_named(tmp_path):
 def test_fetched_jars_that_are_not_the_locked_ones_are_gone_and_the_error_says_where_to_put_the_right_ones(
     tmp_path, monkeypatch
 ):
-    """It said to remove the folder into which they were fetched, which did not exist any more."""
+    """In an earlier version, the error said to remove the folder of the fetched jars, which did not exist any more."""
 
     def resolve(version, workspace, _):
         fetched = workspace.folder / "jars"

@@ -31,7 +31,7 @@ def test_a_port_whose_connections_linger_after_the_close_is_free():
         port = server.getsockname()[1]
         client = socket.create_connection(("127.0.0.1", port))
         accepted, _ = server.accept()
-    accepted.close()  # the server's side closes first, so its end lingers in TIME_WAIT
+    accepted.close()  # the server closes first, so its side of the connection stays in TIME_WAIT
     assert client.recv(1) == b""
     client.close()
     assert claim_port("the server", port) == port

@@ -20,7 +20,7 @@ CONFIG = ClusterConfig.load(zookeeper_connect="zk:2181")
 
 @pytest.fixture
 def store(monkeypatch):
-    """ZooKeeper with brokers 1 and 2, and a child of /brokers/ids that is no broker."""
+    """A ZooKeeper with the brokers 1 and 2, and a child of /brokers/ids that is no broker."""
     server = MemoryZooKeeper()
     for module in (awaiting, topics):
         monkeypatch.setattr(module, "KazooStore", lambda _: MemoryStore(server))
@@ -42,7 +42,7 @@ def test_a_child_of_the_brokers_that_is_no_broker_is_not_waited_for_and_gets_no_
 
 @pytest.mark.parametrize("topic", ["", ".", "..", "a/b", "a b"])
 def test_a_name_that_no_topic_can_have_is_not_waited_for(store, topic):
-    """With an empty name, as of a variable that is not set, the topic was said to exist."""
+    """In an earlier version, a topic with an empty name, as from an unset variable, was said to exist."""
     told = []
     with pytest.raises(ConfigError, match="is no name that a topic can have"):
         await_cluster(CONFIG, 0, topic=topic, tell=told.append)

@@ -1,4 +1,4 @@
-"""The flights come out of the package as they are, without loading what it imports."""
+"""The quickstart reads the flights from the package unchanged, without loading what the package imports."""
 
 import subprocess
 import sys

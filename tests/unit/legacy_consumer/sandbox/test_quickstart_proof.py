@@ -1,4 +1,4 @@
-"""The proof counts flights, not offsets, and finds every way in which records can be wrong."""
+"""The proof counts flights, not offsets, and finds every kind of wrong record."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ from legacy_consumer.sandbox.quickstart.proof import check_deliveries
 from legacy_consumer.sandbox.quickstart.record import Record, Run, decode_record, encode_batch
 
 LOG = {0: (0, 3), 1: (0, 2)}
-"""Flights 0 1 2 in partition 0, 3 4 in partition 1."""
+"""{partition: (begin, end)} of the log: flights 0 1 2 in partition 0, flights 3 4 in partition 1."""
 ALL_OF_0 = Run(0, 0, (0, 1, 2))
 ALL_OF_1 = Run(1, 0, (3, 4))
 

@@ -1,4 +1,4 @@
-"""The report fails when anything that is claimed does not hold, and the screens show what is."""
+"""The report fails when one of its claims does not hold, and the screens show the present state."""
 
 import dataclasses
 import json

@@ -1,4 +1,4 @@
-"""The worker's brake lets through what it should."""
+"""The worker's brake keeps the rate of messages."""
 
 import threading
 import time

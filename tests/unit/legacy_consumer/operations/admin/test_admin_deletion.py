@@ -1,4 +1,4 @@
-"""The deletion of groups deletes the znodes that were seen, and nothing that a client wrote since."""
+"""The deletion of groups deletes the znodes that it has read, and none that a client wrote since."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_a_member_that_joins_between_two_requests_of_a_deletion_stops_it(store, 
 def test_a_member_that_comes_goes_and_comes_again_between_two_requests_hides_nothing_that_is_gone(
     store, connect, monkeypatch
 ):
-    """A process that is restarted again and again, while a group larger than a request is deleted."""
+    """A member's process restarts again and again, while an operator deletes a group larger than a request."""
     monkeypatch.setattr(type(store), "max_multi_bytes", property(lambda _: 1000))
     multi, get_children_many, members, multis = store.multi, store.get_children_many, [], []
 
@@ -208,7 +208,7 @@ def test_a_deletion_that_was_never_carried_out_is_an_error(store, monkeypatch):
 
 @pytest.mark.parametrize("seed", range(120))
 def test_no_znode_of_a_member_that_acts_during_a_deletion_is_deleted(store, connect, monkeypatch, seed):
-    """Any order of a look, the requests of a deletion, and a member that joins, claims, commits and leaves."""
+    """Any order of the deletion's requests and of the steps of a member that joins, claims, commits and leaves."""
     rng = random.Random(seed)
     if seed % 3 == 0:
         monkeypatch.setattr(type(store), "max_multi_bytes", property(lambda _: 1000))

@@ -1,4 +1,4 @@
-"""Groups as a table, over the in-memory store; the batches are counted."""
+"""Groups as a table, over an in-memory store that counts the batches of reads."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from zk_layout.memory_store import MemoryStore, MemoryZooKeeper
 
 
 class CountingStore(MemoryStore):
-    """Counts batches, refuses single reads of znodes, and remembers what was read."""
+    """Counts batches of reads, refuses reads of single znodes, and records the paths that were read."""
 
     def __init__(self, server):
         super().__init__(server)

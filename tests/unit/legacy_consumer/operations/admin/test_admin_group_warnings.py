@@ -1,4 +1,4 @@
-"""The description of a group: its members' kinds, how it divides, and what cannot work in it."""
+"""The description of a group: the kinds of its members, its strategy, and warnings of what cannot work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plans of many groups, carried out together over the in-memory store: what each was to write, and who stops it."""
+"""Plans of many groups, carried out together over the in-memory store, and other clients that stop one of them."""
 
 import random
 
@@ -21,7 +21,7 @@ DOCUMENT = b'{"version":1,"partitions":{"0":[0],"1":[0]}}'
 
 
 class World:
-    """A ZooKeeper with two topics, and what stands in it."""
+    """A ZooKeeper with two topics, and the groups that a test writes."""
 
     def __init__(self, **options):
         self.server = MemoryZooKeeper(**options)
@@ -37,7 +37,7 @@ class World:
         self.put(f"/consumers/{group}/offsets/t/{partition}", b"%d" % offset)
 
     def plans(self, after):
-        """{group: {partition: offset}} over what stands there."""
+        """Return the plans to write after, {group: {partition: offset}}, over the present offsets."""
         once = TopicsOnce(self.store)
         rows = read_group_partitions(self.store, sorted(after), cluster=once)
         stands = {group: {} if self.store.exists(f"/consumers/{group}") else None for group in after}
@@ -46,7 +46,7 @@ class World:
         return [make_plan(self.store, group, stands[group], after[group], topics=once) for group in sorted(after)]
 
     def tree(self, path="/consumers"):
-        """{path: data} of all that lies below."""
+        """Return {path: data} of this znode and all below it."""
         if self.store.exists(path) is None:
             return {}
         found = {path: self.store.get_data(path).data}
@@ -63,7 +63,7 @@ class World:
         return [znode and znode.data for znode in self.store.get_data_many(paths)]
 
     def before_each_multi(self, happens):
-        """A store right before each multi of which something happens."""
+        """Return a store that calls happens() right before each multi."""
 
         class Interrupted(MemoryStore):
             def multi(self, ops, **options):
@@ -89,7 +89,7 @@ def same_offset(groups, offset=9):
 
 
 def given_before(store, plans, error):
-    """The groups that were given before this error came."""
+    """Carry the plans out until this error. Returns: the groups reported before it, and the text of the error."""
     given, written = [], write_plans(store, plans)
 
     def take_all():

@@ -13,7 +13,10 @@ QUICK = Judging(size=10, span_ms=10 * MINUTE, patience_ms=2 * MINUTE)
 
 
 def window_of(*looks, every_ms=MINUTE, judging=QUICK):
-    """Looks are (offset, lag), or (offset, lag, minute of the commit); the offset's first sight is its commit."""
+    """Return a window of samples. looks: (offset, lag) or (offset, lag, minute of the commit).
+
+    Without a minute, an offset counts as committed at the first look that shows it.
+    """
     window, committed_at = (), {}
     for number, (offset, lag, *commit) in enumerate(looks):
         seen_at = number * every_ms
@@ -46,9 +49,9 @@ def test_a_lag_that_fell_once_is_no_warning():
 @pytest.mark.parametrize(("behind", "kind"), [(0, Kind.OK), (0.1, Kind.WARNING)])
 @pytest.mark.parametrize("apart_ms", [0, 10**12, -(10**12)])
 def test_looks_that_come_later_after_each_commit_make_no_lag_grow(every_s, behind, kind, apart_ms):
-    """Ten messages a second; the group has consumed all of them at each commit, or all but a share.
+    """Producers write ten messages a second; at each commit, the group has consumed all of them, or all but a share.
 
-    ZooKeeper's clock may say anything.
+    ZooKeeper's clock may differ by any time.
     """
     window, verdicts = (), []
     for at_s in range(0, 3600, 30):
@@ -203,7 +206,7 @@ def test_a_group_that_stands_still_long_enough_is_never_ok(lag, looks, has_owner
 
 @given(st.integers(1, 60), st.integers(0, 9))
 def test_the_interval_of_measurements_does_not_change_the_verdict(every_s, steps_back):
-    """A consumer that commits every minute and comes nearer is well, looked at once a second or once a minute."""
+    """A consumer that commits every minute and catches up is ok, with a sample a second or a sample a minute."""
     window, minutes = (), 12
     for second in range(0, minutes * 60, every_s):
         minute = second // 60

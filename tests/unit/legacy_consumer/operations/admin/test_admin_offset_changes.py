@@ -44,7 +44,7 @@ from zk_layout.store import EVERYBODY
 
 
 class Logs:
-    """{partition: (begin, end)}; times are offsets."""
+    """Logs from {partition: (begin, end)}; the time of a message in milliseconds equals its offset."""
 
     def __init__(self, **logs):
         self.logs = {TopicPartition("t", int(name[1:])): ends for name, ends in logs.items()}
@@ -218,7 +218,7 @@ def test_a_commit_in_between_to_an_unchanged_partition_of_the_plan_is_noticed(st
 
 @pytest.mark.parametrize("wanted", [10, 15], ids=["changed", "left as it is"])
 def test_an_offset_that_was_deleted_and_made_again_in_between_is_noticed(store, wanted):
-    """Its version is the same again."""
+    """The new znode has the same version as the old one."""
     plan = plan_of(store, {T0: wanted, T1: 7})
     store.delete("/consumers/g/offsets/t/0")
     put(store, "/consumers/g/offsets/t/0", b"16")
@@ -254,7 +254,7 @@ def test_a_plan_that_is_not_written_leaves_no_folders(store, acls):
 @pytest.mark.parametrize("wanted", [{T1: 7}, {T0: 10}, {T0: 10, T1: 7}], ids=["new", "old", "old and new"])
 @pytest.mark.parametrize("force", [True, False])
 def test_a_group_that_is_deleted_since_the_plan_is_not_made_again(wanted, force):
-    """At whichever request of the write: it is written before, or nothing of it is there."""
+    """Another client deletes the group at any request of the write; afterwards nothing of the group is there."""
     for moment in itertools.count():
         server = MemoryZooKeeper()
         mine, other = MemoryStore(server), MemoryStore(server)
@@ -277,7 +277,7 @@ def test_a_group_that_is_deleted_since_the_plan_is_not_made_again(wanted, force)
         else:
             if next(requests) <= moment:
                 break
-            # it was written before
+            # the offsets were written before the deletion, which deleted them too
             assert other.get_children("/consumers") == ()
     assert moment > 3
 

@@ -1,4 +1,4 @@
-"""Offsets in files: what is written is read back, and a bad line is named."""
+"""Offsets in files: the reader gets what the writer wrote, and an error names a bad line."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ any_names = st.text(
     min_size=1,
     max_size=8,
 ).filter(lambda name: name not in {".", ".."})
-"""All that a znode may be called: ZooKeeper's server takes no control characters."""
+"""Every name that a znode can have: ZooKeeper's server refuses control characters."""
 partitions = st.builds(TopicPartition, names | any_names, st.integers(0, 2**31 - 1))
 offsets = st.integers(0, 2**63 - 1)
 
@@ -75,7 +75,7 @@ LONG = "a-topic-with-a-name-of-more-than-24-characters"
     ],
 )
 def test_csv_of_kafka_2_quotes_long_names_and_names_several_groups(text, groups):
-    """As kafka-consumer-groups 2.8.2 prints it."""
+    """The CSV is as kafka-consumer-groups 2.8.2 prints it."""
     assert read_offsets(text, "f").groups == groups
 
 

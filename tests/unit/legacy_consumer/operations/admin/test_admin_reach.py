@@ -1,4 +1,4 @@
-"""Whether something listens at the servers that zookeeper.connect names."""
+"""Whether a server listens at each address of zookeeper.connect."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from legacy_consumer.operations.admin.reach import tell_zookeeper, try_addresses
 
 def test_each_server_is_tried_and_its_fault_is_named():
     with socket.create_server(("127.0.0.1", 0)) as listening, socket.socket() as closed:
-        closed.bind(("127.0.0.1", 0))  # and nobody listens
+        closed.bind(("127.0.0.1", 0))  # bound, but not listening
         there, away = (f"127.0.0.1:{one.getsockname()[1]}" for one in (listening, closed))
         found = try_servers(f"{there}, {away},no-such-host.invalid/kafka", 5)
     assert list(found) == [there, away, "no-such-host.invalid"]
@@ -23,7 +23,7 @@ def test_each_server_is_tried_and_its_fault_is_named():
 @pytest.mark.parametrize("host", ["a\u202eb", "x" * 300, "a..b", "\ud800", "h\x00", ""])
 @pytest.mark.parametrize("port", [1, -1, 2**40])
 def test_an_address_that_no_host_can_have_is_unreachable(host, port):
-    """A stranger may register a broker at any."""
+    """Any client may register a broker at such an address."""
     assert try_addresses([(host, port)], 5)[host, port]
 
 
@@ -40,7 +40,7 @@ def test_a_zookeeper_without_its_quorum_is_distinguished_from_another_server(ans
     with socket.create_server(("127.0.0.1", 0)) as listening:
 
         def serve():
-            # the first only tries whether somebody listens
+            # the first connection only tries whether a server listens
             for _ in range(2):
                 link, _ = listening.accept()
                 with link:

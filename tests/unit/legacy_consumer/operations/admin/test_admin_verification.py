@@ -219,7 +219,7 @@ def test_a_group_whose_last_offset_of_a_topic_was_deleted_does_not_read_it(store
 
 
 def test_a_leader_that_is_not_registered_is_none(store):
-    # what the controller of 1.1.1 leaves of a partition whose only replica was on a broker that died
+    # the state that the controller of 1.1.1 leaves for a partition whose only replica was on a broker that died
     state = b'{"controller_epoch":1,"leader":1,"version":1,"leader_epoch":0,"isr":[1]}'
     put(store, "/brokers/topics/t/partitions/0/state", state)
     put(store, "/brokers/topics/t/partitions/1/state", state.replace(b'"leader":1', b'"leader":0'))

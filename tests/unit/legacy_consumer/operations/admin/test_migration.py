@@ -1,4 +1,4 @@
-"""Migrations over an in-memory ZooKeeper, coordinator and logs: what is decided, written, refused, and taken back."""
+"""Migrations over an in-memory ZooKeeper, coordinator and logs: their plans, writes, refusals and rollbacks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An operator's decisions in a migration are kept, and a step given again undoes nothing that was done since."""
+"""A migration keeps the operator's decisions, and a repeated step undoes nothing that was done since."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def left_out(world):
     return {str(tp): reason for tp, reason in read_record(world.store, "g").left_out.items()}
 
 
-# A topic that is made anew
+# A topic that is created again
 
 
 def test_an_offset_without_our_mark_is_a_newer_consumers_and_is_not_moved_back(world):
@@ -76,7 +76,7 @@ def test_an_offset_that_only_kafka_had_before_the_migration_is_asked_about(world
         world.apply()
 
 
-# What was left out
+# Partitions that were left out
 
 
 def test_a_partition_that_was_left_out_is_named_with_its_reason_until_it_is_decided(world):
@@ -170,7 +170,7 @@ def test_records_of_earlier_versions_left_nothing_out(world):
     assert not world.verify().is_sound
 
 
-# A rollback that is given again
+# A rollback that is repeated
 
 
 def test_a_rollback_given_again_undoes_no_later_rewind(world):
@@ -240,11 +240,11 @@ def test_a_rewind_in_zookeeper_is_asked_about_by_verify_and_the_next_apply_and_m
 
 
 class KilledError(BaseException):
-    """The command's process is gone."""
+    """Ends a command as if its process were killed."""
 
 
 def kill_before_its_last_write(step):
-    """The one that notes that it has come to its end."""
+    """Run the step, and end it right before its last write, which records that the step is complete."""
 
     def kill(*_):
         raise KilledError
@@ -257,7 +257,7 @@ def kill_before_its_last_write(step):
 
 
 def at_request(world, number, act):
-    """Have `act` done before a request of the next command; returns the list of the requests that were counted."""
+    """Have act() called before request `number` of the next command. Returns: a list that grows with each request."""
     seen = []
 
     def around(request):
@@ -409,7 +409,7 @@ def test_a_topic_made_anew_with_fewer_partitions_has_a_line_for_each_that_is_gon
     assert world.verify().is_sound
 
 
-# Who comes in the middle
+# Members and consumers that join in the middle
 
 
 def test_a_newer_consumer_that_joins_after_the_plan_is_not_written_over(world):

@@ -1,4 +1,4 @@
-"""A reset under running members: whole connectors with their threads, over an in-memory ZooKeeper and logs."""
+"""A live reset of running members: whole connectors with their threads, over an in-memory ZooKeeper and logs."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class Cluster:
         return None if self.admin.exists(path) is None else int(self.admin.get_data(path).data)
 
     def ask(self, state=RequestState.PREPARE, partitions=(T0, T1), request_id="r1"):
-        """As a command would."""
+        """Create a request for a reset, as a command does."""
         self.admin.ensure_path("/consumers/g/requests/answers")
         self.admin.create(REQUEST, encode_request(Request(request_id, state, frozenset(partitions))), ephemeral=True)
 
@@ -103,7 +103,7 @@ def cluster():
 
 
 def consume(stream, count):
-    """{partition: offsets} of so many messages, acknowledged."""
+    """Take about count messages and finish them. Returns: {partition: offsets}."""
     seen = {}
     for batch in stream.batches(1000, timeout=20.0):
         for message in batch:
@@ -225,7 +225,7 @@ def test_partitions_that_are_not_named_flow_on(cluster):
 @pytest.mark.parametrize("conflict", ["keep", "adopt"])
 @pytest.mark.parametrize("is_named", [False, True])
 def test_offsets_of_others_count_beside_a_reset_as_commit_conflict_says(cluster, caplog, conflict, is_named):
-    """A member went on from any client's offset of any partition, and skipped messages, while a reset of one ran."""
+    """While a reset of one partition ran, an earlier version adopted every client's offsets, and skipped messages."""
     member, stream = cluster.member(commit_conflict=conflict)
     assert sum(map(len, consume(stream, 40).values())) == 40
     member.commit_offsets()
@@ -246,7 +246,7 @@ def test_offsets_of_others_count_beside_a_reset_as_commit_conflict_says(cluster,
 @pytest.mark.parametrize("ending", ["called off", "applied"])
 @pytest.mark.parametrize("is_deleted", [False, True])
 def test_a_commit_writes_over_nothing_of_a_partition_that_is_being_reset(cluster, caplog, ending, is_deleted):
-    """The end of the reset decides where the member continues: the commit cannot know who wrote, and why."""
+    """The end of the reset decides where the member continues: a commit cannot know which client wrote, and why."""
     member, stream = cluster.member(auto_offset_reset="largest", commit_conflict="keep")
     for tp in (T0, T1):
         cluster.kafka.produce(tp, 20)
@@ -283,10 +283,10 @@ def test_a_commit_writes_over_nothing_of_a_partition_that_is_being_reset(cluster
 
 @pytest.mark.parametrize("why", ["unreadable", "unsaid"])
 def test_a_member_follows_a_reset_of_partitions_that_could_not_begin(cluster, why):
-    """The command took it for a member of the JVM; and it is what doctor advises for an unreadable offset."""
+    """doctor advises such a reset for an unreadable offset. An earlier version took the member for a JVM member."""
 
     class Listener:
-        """Of t/1 it says nothing as long as there is no offset."""
+        """A listener that raises as long as t/1 has no offset."""
 
         def starting_offsets(self, partitions):
             if partitions.get(T1, 0) is None:
@@ -328,7 +328,7 @@ def test_an_answer_counts_only_from_the_session_that_owns_the_partition(cluster,
     jvm.create("/consumers/g/owners/t/0", b"g_jvm-0", ephemeral=True, make_parents=True)
 
     class Clock:
-        """While the command waits, a stranger answers in the owner's name."""
+        """A clock: while the command waits, another client answers in the owner's name."""
 
         now = 0.0
 
@@ -469,7 +469,7 @@ def test_nothing_is_written_when_a_member_of_the_jvm_took_over_since_the_owner_h
 
 
 def test_nothing_is_written_when_an_owner_gives_its_partition_up_in_the_moment_of_the_write(cluster):
-    """Whoever claims it may have read the offset that stands there: a member of the JVM in a rebalance, for one."""
+    """A member that claims the partition, such as a JVM member in a rebalance, may have read the old offset."""
     for tp in (T0, T1):
         cluster.admin.create(f"/consumers/g/offsets/t/{tp.partition}", b"20", make_parents=True)
         cluster.admin.create(f"/consumers/g/owners/t/{tp.partition}", b"g_m-0", ephemeral=True, make_parents=True)
@@ -513,7 +513,7 @@ def test_a_commit_in_between_to_a_partition_without_an_owner_stays(cluster):
 
 
 def test_a_reset_to_where_the_group_stands_is_not_taken_for_written_when_its_request_is_lost(cluster):
-    """Its members have read on since, so they do not stand there."""
+    """Its members have consumed more since, so their positions are not at the committed offset."""
     member, stream = cluster.member()
     consume(stream, 40)
     member.commit_offsets()
@@ -542,7 +542,7 @@ def test_a_reset_does_not_make_a_group_again_that_was_deleted(cluster):
 
 
 class Interrupted(MemoryStore):
-    """An operator's connection: something happens right before its next write that is named."""
+    """An operator's connection. happens: (a write, the function to call right before it, once)."""
 
     happens = None
 
@@ -609,7 +609,7 @@ def test_a_reset_whose_session_ended_leaves_the_request_of_the_next_one_alone(cl
 
 @pytest.mark.parametrize("lost", ["exists", "multi"])
 def test_a_reset_that_is_written_succeeds_though_its_request_cannot_be_deleted(cluster, operator, caplog, lost):
-    """Given again after an error, a shift would move the group once more."""
+    """If the command failed, the operator would repeat it, and a shift would move the group once more."""
 
     def lose(session_id, kind):
         is_written = session_id == operator.session_id and cluster.committed(T0) == 5
@@ -636,7 +636,7 @@ def test_a_reset_that_is_refused_says_why_though_its_request_cannot_be_deleted(c
 def test_no_reset_that_may_be_written_ends_in_an_error_that_says_that_nothing_was_written(
     cluster, operator, is_answered
 ):
-    """The session ends right behind the write, whose reply comes or is lost."""
+    """The session ends right after the write, whose reply comes or is lost."""
 
     def end(session_id, kind):
         if session_id != operator.session_id:

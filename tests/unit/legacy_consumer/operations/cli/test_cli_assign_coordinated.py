@@ -1,4 +1,4 @@
-"""`legacy-consumer assign --coordination kafka`: each line of input is answered by one line."""
+"""`legacy-consumer assign --coordination kafka` answers each line of input with one line."""
 
 from __future__ import annotations
 

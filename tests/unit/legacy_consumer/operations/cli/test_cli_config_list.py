@@ -19,7 +19,7 @@ def run(*args):
 
 
 class Mine(seam.Assignor):
-    """With a property of each type."""
+    """An assignor with a property of each type."""
 
     name = "mine"
     properties = (

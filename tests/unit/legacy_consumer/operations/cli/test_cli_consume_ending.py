@@ -1,4 +1,4 @@
-"""Signals, and what is counted as printed."""
+"""The end of `legacy-consumer consume`: signals, and which messages count as printed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MESSAGES = [FakeMessage(TopicPartition("t", 0), n) for n in range(3)]
 
 
 class Out(io.BytesIO):
-    """Fails at the write or the flush of that number."""
+    """An output that fails at each write, or at each flush, as failing says."""
 
     def __init__(self, failing):
         super().__init__()

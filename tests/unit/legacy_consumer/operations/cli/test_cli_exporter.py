@@ -1,4 +1,4 @@
-"""The options of the exporter that choose groups, of which anybody may name one."""
+"""The exporter's options that choose groups, whose names any client may choose."""
 
 from __future__ import annotations
 

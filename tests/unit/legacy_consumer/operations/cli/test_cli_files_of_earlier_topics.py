@@ -1,4 +1,4 @@
-"""A file of offsets says for which topics they were committed, and no later topic of the same name is given them."""
+"""A file of offsets names the topics of the commits, and no command gives them to a later topic of the same name."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_an_offset_of_a_topic_that_did_not_exist_is_of_an_earlier_one_when_it_do
     if cluster.store.exists("/consumers/g") is None:
         cluster.put("/consumers/g")
     before = stands(cluster, "anew")
-    # as long as there is none, an offset may be put back
+    # while the topic does not exist, the import may write the offset
     if reader == "import":
         assert cluster.run(*READERS[reader](file)[:-2]).code == 0
     cluster.topic("anew", (0, 100))
@@ -100,7 +100,7 @@ def test_a_topic_of_which_the_file_has_nothing_is_an_error(cluster, tmp_path, re
 
 
 class MadeAnewMeanwhile(GuardedStore):
-    """A command's connection: before its nth request of ZooKeeper that reads, the topic is made anew."""
+    """A command's connection: before its nth read request, another client creates the topic again."""
 
     def __init__(self, cluster, nth):
         super().__init__(cluster.server, cluster.forbidden)

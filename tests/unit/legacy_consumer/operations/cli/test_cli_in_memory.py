@@ -1,4 +1,4 @@
-"""Operators' commands over a cluster in memory: one judgement everywhere, advice that can be typed."""
+"""Operators' commands over a cluster in memory: all judge alike, and an operator can type their advice."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_looking_creates_no_topic(cluster):
     assert cluster.created == []
 
 
-# The doctor: silent about nothing, and its advice can be typed.
+# The doctor: it reports each problem, and an operator can type its advice.
 
 
 @pytest.mark.parametrize("other", [["--json"], ["--format", "csv"], ["--format", "json"]], ids=" ".join)
@@ -425,7 +425,7 @@ A_REQUEST = b'{"version":1,"id":"r","state":"prepare","partitions":{"t":[0]}}'
 )
 @pytest.mark.parametrize("group", ["g", "it's g"])
 def test_a_request_for_a_reset_is_judged_alike_by_every_tool(cluster, group, ephemeral, data, age_s, code, said):
-    """One that is carried out is told, and is no alarm; one that nobody ends is, until it is deleted."""
+    """A request that runs is a note; one that no command ends is an error until it is deleted."""
     is_running = ephemeral and data != b"nonsense" and not age_s
     cluster.topic("t", (0, 10))
     cluster.commit(group, "t", 10)
@@ -654,7 +654,7 @@ def test_a_command_about_all_groups_shows_the_others_if_one_is_faulty(cluster, a
     name = args[1] if args[0] == "groups" else args[0]
     failing = FAILING[bad].split()
     if bad == "ids closed" and zookeeper == "3.9":
-        failing.append("list")  # older ones tell how many members there are
+        failing.append("list")  # older servers tell how many members there are
     assert done.code == (1 if name in failing else 0), done
     if done.code:
         assert "bad" in done.out + done.err
@@ -699,7 +699,7 @@ def test_thousands_of_odd_znodes_are_a_few_lines(cluster):
         assert max(map(len, done.out.splitlines())) < 2000, args
 
 
-# Text of strangers.
+# Text that other clients write.
 
 
 STRANGE = "\x1b]0;PWNED\x07\x1b[2J\x1b[31mhi\rfake\n12:00:00 ERROR forged\u202egnp\x9b1m\x7f\u2028end"
@@ -784,7 +784,7 @@ def test_nothing_that_a_stranger_wrote_moves_the_cursor_or_forges_a_line(cluster
 
 
 def test_a_name_that_is_a_formula_stands_in_csv_as_it_is_and_the_help_warns_of_it(cluster):
-    """Changed names would be those of no group; whoever opens CSV in a spreadsheet has to import it as text."""
+    """A changed name would be the name of no group, so the user of a spreadsheet must import the CSV as text."""
     cluster.topic("t", (0, 50))
     cluster.commit("=1+1", "t", 5)
     assert cluster.run("groups", "list", "--format", "csv").out.splitlines() == ["group", "=1+1"]
@@ -1045,7 +1045,7 @@ def test_a_reset_to_the_offset_of_a_topic_or_partition_that_does_not_exist_is_re
     assert done.code == 1
     assert said in done.err
     assert (cluster.tree(), cluster.created) == (before, [])
-    # what has no offset in the file is removed, wherever it is
+    # the command removes an offset that is null in the file, wherever its znode is
     topic, _, number = place.partition("/")
     file.write_text(json.dumps({"version": 1, "offsets": {"g": {"t": {"0": 7}} | {topic: {number: None}}}}))
     done = cluster.run("offsets", "reset", "g", "--from-file", str(file), "--execute", "--no-backup")

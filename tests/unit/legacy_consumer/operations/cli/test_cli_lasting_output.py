@@ -1,4 +1,4 @@
-"""A command that changes something, or answers by its exit code, needs no reader and no room for its output."""
+"""A command that changes something, or answers by its exit code, works although nothing takes its output."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def cluster(monkeypatch):
 
 @pytest.fixture
 def unread():
-    """A pipe whose reader is gone."""
+    """A pipe whose reader has closed its end."""
     reading, writing = os.pipe()
     os.close(reading)
     with os.fdopen(writing, "w") as pipe:
@@ -43,7 +43,7 @@ def unread():
 
 @pytest.fixture
 def full():
-    """A file on a disk without room."""
+    """A file on a full disk."""
     with Path("/dev/full").open("w") as file:
         yield file
 

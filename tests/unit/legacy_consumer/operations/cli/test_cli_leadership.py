@@ -1,4 +1,4 @@
-"""The controller's side as operators see it: who leads, who could, what was asked for, which brokers a member needs."""
+"""The controller's view, for operators: leaders, possible leaders, requests to it, and the brokers of a member."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ STATE = '{"controller_epoch":1,"leader":%d,"version":1,"leader_epoch":%d,"isr":%
 
 @pytest.fixture
 def cluster(monkeypatch):
-    """Brokers 0, 1, 2; broker 3 is gone."""
+    """A cluster of the brokers 0, 1 and 2; broker 3 is not registered."""
     made = MemoryCluster(monkeypatch)
     for number in (1, 2):
         made.put(f"/brokers/ids/{number}", BROKER)
@@ -21,7 +21,7 @@ def cluster(monkeypatch):
 
 
 def topic(cluster, name, *partitions):
-    """Each partition: replicas, leader, epoch, in sync; one with replicas alone has no state yet."""
+    """Create a topic. partitions: (replicas, leader, epoch, in-sync replicas), or (replicas,) if without a state."""
     replicas = {str(n): one[0] for n, one in enumerate(partitions)}
     cluster.put(f"/brokers/topics/{name}", json.dumps({"version": 1, "partitions": replicas}))
     for number, (_, *state) in enumerate(partitions):
@@ -55,7 +55,7 @@ def test_a_topic_is_shown_with_its_leaders_and_the_next_leaders(cluster):
         ([1, 2],),
     )
     found = shown(cluster, "t")
-    # the order of the replicas decides, not that of those in sync
+    # the order of the replicas decides, not the order of the replicas in sync
     told = [
         (found["t", n]["leader"], found["t", n]["preferred_leader"], found["t", n]["next_leader"]) for n in range(5)
     ]
@@ -71,7 +71,7 @@ def test_a_topic_is_shown_with_its_leaders_and_the_next_leaders(cluster):
 @pytest.mark.parametrize("place", ["/brokers/topics/t", "/brokers/topics/t/partitions/0/state"])
 @pytest.mark.parametrize("how", ["closed", "garbage"])
 def test_what_cannot_be_read_of_one_topic_is_named_and_hides_no_other(cluster, how, place, form):
-    """The state of a partition that an ACL closes is no missing leader."""
+    """A partition whose state an ACL hides does not count as one without a leader."""
     topic(cluster, "t", ([0], 0, 0, [0]))
     topic(cluster, "u", ([1], 1, 0, [1]))
     if how == "closed":
@@ -103,7 +103,7 @@ def test_requests_to_the_controller_are_shown(cluster):
     out = cluster.run("topics", "t").out
     assert "moves to 2,1" in out
     assert "preferred leader is asked for" in out
-    # from 2.4 on a reassignment stands in the topic
+    # from 2.4 on, the topic's znode holds a reassignment
     moving = {"partitions": {"0": [0, 1, 2]}, "adding_replicas": {"0": [2]}, "removing_replicas": {"0": [1]}}
     cluster.put("/brokers/topics/u", json.dumps({"version": 2, **moving}))
     assert shown(cluster, "u")["u", 0]["reassigned_to"] == [0, 2]

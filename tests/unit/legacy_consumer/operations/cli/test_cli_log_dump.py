@@ -1,4 +1,4 @@
-"""`legacy-consumer log dump` on what real brokers wrote, beside Kafka's own DumpLogSegments.
+"""`legacy-consumer log dump` of logs that real brokers wrote, compared with Kafka's own DumpLogSegments.
 
 A Fetch response from offset 0 holds the bytes of the segment. tests/data/segments is the output of kafka 2.8.2,
 `kafka.tools.DumpLogSegments --deep-iteration --files NAME/00000000000000000000.log,...` on these bytes.
@@ -29,7 +29,7 @@ FIELD = re.compile(r"(\w+): (\[.*?\]|\S+)")
 
 
 def dump(*arguments):
-    """Exit codes stand in the result only as a program has them."""
+    """Run the command through main, because only the whole program turns errors into exit codes."""
     return CliRunner().invoke(main, ["log", "dump", *map(str, arguments)])
 
 
@@ -45,7 +45,7 @@ def recorded(name):
 
 
 def kafkas_dumps():
-    """{name: lines} of what Kafka's tool said."""
+    """Return {name: lines} of the output of Kafka's tool."""
     dumps = {}
     for line in gzip.decompress(KAFKA.read_bytes()).decode().splitlines():
         if line.startswith("Dumping "):
@@ -72,7 +72,7 @@ def test_entries_and_records_are_those_that_kafkas_tool_shows(name, tmp_path):
     for ours, kafkas in zip(lines, theirs, strict=True):
         if kafkas.startswith("|"):
             told = fields(kafkas)
-            # of a marker Kafka's tool repeats the batch
+            # for the record of a marker, Kafka's tool repeats the batch
             wanted = {word: value for word, value in fields(ours).items() if word not in {"key", "payload"}}
             assert wanted
             assert {word: told[word] for word in wanted} == wanted
@@ -122,7 +122,7 @@ def test_a_folder_is_all_segments_in_it_and_below_it(tmp_path):
 
 SOUND = recorded("transactions")
 LAST_TWO = 1146
-"""Where the last but one entry begins."""
+"""The byte at which the last but one entry begins."""
 
 
 def damaged(at, data=SOUND):
@@ -188,7 +188,7 @@ def test_a_batch_that_is_damaged_inside_is_found_with_deep(tmp_path):
 
 
 def test_sequence_numbers_are_those_of_the_offsets_also_where_the_cleaner_removed_records(tmp_path):
-    """As Kafka's tool shows them: of what is left of a batch of 10, whose producer began it with sequence number 0."""
+    """As Kafka's tool shows them. The cleaner left three records of a batch of 10 with the base sequence 0."""
     left = batch([Written(n, b"k", b"v") for n in (21, 24, 29)], base_offset=20, last_offset=29, producer_id=7)
     head, *records, _ = dump("--deep", written(tmp_path, "t-0", left)).stdout.splitlines()[2:]
     assert [fields(line)["sequence"] for line in records] == ["1", "4", "9"]

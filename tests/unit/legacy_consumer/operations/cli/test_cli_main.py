@@ -1,4 +1,4 @@
-"""The command line as a whole: its help, its exit codes, and one line for whatever goes wrong."""
+"""The command line as a whole: its help, its exit codes, and one line for each error."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[5]
 
 
 def commands_under(command, names=()):
-    """Every command with its name: (("groups", "list"), the command)."""
+    """Yield every command with its name: (("groups", "list"), the command)."""
     yield names, command
     if isinstance(command, click.Group):
         ctx = click.Context(command)
@@ -45,7 +45,7 @@ def _logging_as_before():
 
 @pytest.fixture
 def failing(monkeypatch):
-    """A command that raises what it is told to."""
+    """Return a function that adds a command `fail`, which raises the given error."""
 
     def add(error):
         @click.command()
@@ -126,7 +126,7 @@ FLOATS = [
 @pytest.mark.parametrize("text", ["nan", "inf", "1e10"])
 @pytest.mark.parametrize("option", [param for _, param in FLOATS], ids=[name for name, _ in FLOATS])
 def test_a_number_of_seconds_that_no_thread_can_wait_for_is_misuse(option, text):
-    """With nan --watch read the cluster without a pause, --wait never ended, and with inf the exporter stood still."""
+    """Earlier, --watch nan read the cluster without a pause, --wait nan never ended, and inf halted the exporter."""
     with pytest.raises(click.BadParameter, match=f"{text}.* is not a number up to 3153600000"):
         option.type.convert(text, option, None)
     assert option.type.convert("60", option, None) == 60
@@ -269,7 +269,7 @@ program(["many"])
 )
 def test_each_record_is_one_line_on_standard_error(verbosity, lines, capsys):
     logs.set_up_logging(verbosity)
-    logs.set_up_logging(verbosity)  # does not double the lines
+    logs.set_up_logging(verbosity)  # the second call must not double the lines
     logger = logging.getLogger("anything")
     logger.debug("not shown")
     logger.info("said")

@@ -143,7 +143,7 @@ def test_copy_says_that_its_source_is_ahead_in_kafka(world):
 
 
 def test_a_group_that_no_member_can_join_has_no_offsets_in_kafka_and_hides_none_of_others(world):
-    """Anybody may create it: Kafka's consumers refuse its name."""
+    """Any client may create such a group, whose name Kafka's consumers refuse."""
     world.put("/consumers/a b/offsets/t/0", "5")
     world.commit_in_kafka("g", PARTITIONS[0], 45)
     file = world.folder / "given.json"

@@ -1,4 +1,4 @@
-"""A command's output is read by its counterpart; and one bad group, offset or disk costs nothing else."""
+"""A command reads what its counterpart wrote; and one bad group, offset or disk stops nothing else."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def offsets(cluster, group):
 
 
 def standing(cluster, group):
-    """As offsets, also of a group that is gone."""
+    """Return {path: data} of the group's offset znodes, also for a group that does not exist."""
     return {
         path: data for path, data in cluster.tree().items() if path.startswith(f"/consumers/{group}/offsets/") and data
     }
@@ -118,7 +118,7 @@ def test_a_backup_with_offsets_of_a_deleted_topic_is_restored_with_a_warning(clu
     ],
 )
 def test_an_offset_of_an_earlier_topic_is_written_as_the_zero_that_it_means(cluster, tmp_path, monkeypatch, words):
-    """Whatever writes it elsewhere; to leave it out would send the new group to auto.offset.reset."""
+    """Each command that writes it elsewhere does so. Left out, it would send the new group to auto.offset.reset."""
     cluster.ago_ms = 5000
     cluster.commit("g", "again", 40)
     cluster.ago_ms = 0
@@ -140,7 +140,7 @@ def test_an_offset_of_an_earlier_topic_is_written_as_the_zero_that_it_means(clus
 
 
 def advised(text):
-    """The words of each command in backticks, without the program's name."""
+    """Return the words of each command in backticks, without the program's name."""
     return [shlex.split(one)[1:] for one in re.findall(r"`(legacy-consumer [^`]*)`", text)]
 
 
@@ -331,7 +331,7 @@ def test_prune_continues_after_a_group_that_an_acl_protects(cluster, tmp_path, m
 
 
 def test_a_clock_that_is_ahead_of_zookeepers_prunes_nothing_that_is_in_use(cluster, tmp_path):
-    cluster.ago_ms = 30 * 86_400_000  # so far ahead is the clock of this machine
+    cluster.ago_ms = 30 * 86_400_000  # this machine's clock is so far ahead
     cluster.commit("job", "t", 5)
     assert "job" in cluster.run("groups", "prune", "--older-than", "7d").out
     before = cluster.tree()
@@ -342,7 +342,7 @@ def test_a_clock_that_is_ahead_of_zookeepers_prunes_nothing_that_is_in_use(clust
 
 def test_a_clock_that_is_behind_zookeepers_prunes_nothing_that_the_dry_run_does_not_name(cluster, tmp_path):
     cluster.commit("job", "t", 5)
-    cluster.ago_ms = -30 * 86_400_000  # ZooKeeper's clock is so far ahead by now
+    cluster.ago_ms = -30 * 86_400_000  # ZooKeeper's clock is so far ahead
     before = cluster.tree()
     assert "No group of 1" in cluster.run("groups", "prune", "--older-than", "7d").err
     done = cluster.run("groups", "prune", "--older-than", "7d", "--execute", "--backup-dir", str(tmp_path))
@@ -403,7 +403,7 @@ def test_the_output_of_a_change_is_nothing_but_json_or_csv_if_that_is_asked_for(
     words += ["--execute", "--backup-dir", str(tmp_path)] if is_carried_out else []
     names, *records = csv.reader(cluster.run(*words, "--format", "csv").out.splitlines())
     assert {len(record) for record in records} <= {len(names)}
-    # a plan has deleted nothing
+    # the plan has deleted nothing yet
     told = [[*record[:-1], "false"] if names[-1] == "deleted" else record for record in records]
     assert [names, *told] == list(csv.reader(planned.out.splitlines()))
     assert isinstance(json.loads(cluster.run(*words, "--json").out), list if "prune" in words else dict)

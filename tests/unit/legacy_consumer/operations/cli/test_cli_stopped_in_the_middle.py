@@ -1,4 +1,4 @@
-"""A command for many groups is stopped in the middle: it says how far it came, and its backup moves nothing else."""
+"""A command for many groups that ends in the middle says how far it came, and its backup restores no other group."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def cluster(monkeypatch):
 
 
 def standing(cluster):
-    """{group: its offset}."""
+    """Return {group: its offset, as bytes; None without one}."""
     found = {}
     for group in GROUPS:
         path = f"/consumers/{group}/offsets/t/0"
@@ -58,7 +58,7 @@ def typed(command, folder):
 
 
 def stop(monkeypatch, store_method, group, error, *, is_done):
-    """The write to the group ends with the error, before it is done or after."""
+    """Have the write to the group end with the error, before it is done or after."""
     original = getattr(MemoryStore, store_method)
 
     def stopped(self, ops, **options):
@@ -67,7 +67,7 @@ def stop(monkeypatch, store_method, group, error, *, is_done):
         if is_done:
             original(self, ops, **options)
         if error is signal.SIGKILL:
-            # nothing that the command does after this comes to pass
+            # a killed command does nothing afterwards
             monkeypatch.setattr(Backup, "keep_only", lambda *_: None)
             raise KeyboardInterrupt
         if isinstance(error, signal.Signals):
@@ -78,12 +78,12 @@ def stop(monkeypatch, store_method, group, error, *, is_done):
 
 
 def unknown(done):
-    """The groups of which the command says that it does not know whether it has changed them."""
+    """Return the groups of which the command says that it does not know whether it has changed them."""
     return re.findall("It is not known whether group (.*) is changed: see `legacy-consumer offsets export ", done.err)
 
 
 def run_stopped(cluster, monkeypatch, words, error, *, is_done):
-    """Run a command whose write to group c ends with the error; None if the command found that the write is done."""
+    """Run a command whose write to group c ends with the error. Returns: the run; None if it found the write done."""
     with monkeypatch.context() as patch:
         stop(patch, "multi", "c", error, is_done=is_done)
         done = cluster.run(*words)
@@ -95,7 +95,7 @@ def run_stopped(cluster, monkeypatch, words, error, *, is_done):
 
 @pytest.fixture(autouse=True)
 def no_nohup():
-    """A command leaves a signal alone that is ignored when it starts, as nohup has SIGHUP."""
+    """Reset SIGHUP, because a command keeps ignoring a signal that is ignored at its start, as under nohup."""
     before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
     yield
     signal.signal(signal.SIGHUP, before)
@@ -123,7 +123,7 @@ def test_the_backup_of_a_command_that_was_stopped_moves_no_group_that_it_left_al
     assert "a, b; the groups after these" in done.err or error is signal.SIGKILL
     assert unknown(done) == ["c"]
     assert standing(cluster)["d"] == before["d"]
-    cluster.store.set_data("/consumers/d/offsets/t/0", b"40")  # it goes on
+    cluster.store.set_data("/consumers/d/offsets/t/0", b"40")  # the group's member consumes on
     [backup] = backups.iterdir()
     put_back = cluster.run("offsets", "import", str(backup), "--execute", "--no-backup")
     assert put_back.code == 0
@@ -156,7 +156,7 @@ def test_a_command_that_was_stopped_in_its_write_says_that_it_may_be_done(
     ids=["reset", "delete in several requests"],
 )
 def test_a_command_that_loses_zookeeper_after_a_write_says_that_the_group_is_changed(cluster, command, max_bytes):
-    """Its first write of offsets is answered, nothing after it. Given again, the shift would move the group again."""
+    """ZooKeeper answers its first write of offsets, and nothing later. A repeated shift would move the group again."""
 
     def lose(session_id, kind):
         is_changed = session_id != cluster.store.session_id and standing(cluster)["c"] != b"5"
@@ -171,7 +171,7 @@ def test_a_command_that_loses_zookeeper_after_a_write_says_that_the_group_is_cha
 
 
 class FollowedStore(MemoryStore):
-    """A command's. Member m answers at once; before each write of offsets `first` is called with its number."""
+    """A command's store. Member m answers at once; the store calls first(its number) before each write of offsets."""
 
     def __init__(self, cluster, member, first):
         super().__init__(cluster.server)
@@ -204,7 +204,7 @@ class FollowedStore(MemoryStore):
 
 @pytest.mark.parametrize("tries", [0, 1, 4, 5])
 def test_a_live_reset_leaves_one_backup_of_what_it_wrote_over_or_none(cluster, tmp_path, monkeypatch, tries):
-    """The member commits before each of the first tries, so each of these tries fails."""
+    """The member commits right before each of the first tries, so each of these tries fails."""
     member = cluster.join("a", "m", '{"t":1}', ("t", 0))
 
     def commit(number):
@@ -224,7 +224,7 @@ def test_a_live_reset_leaves_one_backup_of_what_it_wrote_over_or_none(cluster, t
 
 
 class ReadOnStore(FollowedStore):
-    """Its member has committed 40 by the time at which it holds still."""
+    """A FollowedStore whose member commits 40 right before it answers that it is ready."""
 
     def answer(self, state, data):
         if state is AnswerState.READY:
@@ -238,7 +238,7 @@ class ReadOnStore(FollowedStore):
 def test_a_live_shift_counts_from_the_last_commit_and_the_output_shows_what_was_written(
     cluster, monkeypatch, target, after
 ):
-    """Counted from the offset that the plan saw, a shift ahead would move the group back."""
+    """A shift ahead would move the group back if it counted from the offset in the plan."""
     member = cluster.join("a", "m", '{"t":1}', ("t", 0))
     monkeypatch.setattr(options, "KazooStore", lambda _: ReadOnStore(cluster, member, lambda _: None))
     words = ["offsets", "reset", "a", target, "--live", "--execute", "--no-backup"]
@@ -268,7 +268,7 @@ def test_a_live_reset_that_is_refused_after_its_backup_leaves_none(cluster, tmp_
 
     def overtaken(*args):
         made = original(*args)
-        member.delete(answer_path("a", "m"))  # it gives the partition up, and another member claims it
+        member.delete(answer_path("a", "m"))  # as if m released the partition, and another member claimed it
         return made
 
     monkeypatch.setattr(changes, "back_up", overtaken)
@@ -319,7 +319,7 @@ def test_a_full_disk_between_two_groups_is_no_reason_to_say_that_nothing_was_cha
 def test_a_command_that_changed_nothing_leaves_no_backup_that_could_move_something(
     cluster, tmp_path, monkeypatch, command
 ):
-    """A member commits and leaves between the backup and the write."""
+    """A member commits between the backup and the write, and leaves."""
     words = typed(command, tmp_path)
     original = MemoryStore.multi
 
@@ -339,7 +339,7 @@ def test_a_command_that_changed_nothing_leaves_no_backup_that_could_move_somethi
 
 
 def refuse(monkeypatch, group):
-    """An ACL forbids the offsets of the group; all of a multi is refused then."""
+    """Refuse each multi with an offset of the group, as an ACL does."""
     original = MemoryStore.multi
 
     def refused(self, ops, **options):
@@ -398,7 +398,7 @@ def test_a_group_that_an_acl_kept_in_part_is_named_and_in_the_backup(cluster, tm
 
 @pytest.mark.parametrize("moment", ["between two requests", "as a topic is made anew"])
 def test_a_shift_that_was_written_in_part_is_given_again_after_its_backup(cluster, tmp_path, monkeypatch, moment):
-    """Both errors advise that: given again at once, a shift moves the written offsets once more."""
+    """Both errors advise to restore the backup first, because a repeated shift moves the written offsets again."""
     cluster.topic("u", (0, 50), (0, 50), (0, 50))
     cluster.commit("a", "u", 20, 20, 20)
     multi, multis = MemoryStore.multi, []
@@ -430,7 +430,7 @@ def test_a_shift_that_was_written_in_part_is_given_again_after_its_backup(cluste
 
 
 def meet_a_member(cluster, monkeypatch, group):
-    """A member joins the group, and another operator has deleted a topic of it, as its turn comes."""
+    """Have a member join, and another operator delete a topic of the group, right before the command deletes it."""
     original = removals.delete_tree
 
     def meanwhile(store, tree, **options):
@@ -460,7 +460,7 @@ def test_prune_leaves_a_group_alone_of_which_another_operator_deletes_a_topic_as
 
 @pytest.mark.parametrize("execute", [[], ["--execute", "--no-backup"]], ids=["dry run", "execute"])
 def test_a_dry_run_names_no_group_of_which_a_session_holds_a_znode(cluster, execute):
-    """As the owner znode of a member that has just died."""
+    """The znode is the owner znode of a member that has just died."""
     cluster.put("/consumers/b/owners/t/0", "m-0", store=cluster.new_store(), ephemeral=True)
     before = cluster.tree("/consumers/b")
     for command in (["groups", "delete", "b"], ["groups", "delete", "b", "--topic", "t"]):
@@ -482,7 +482,7 @@ def test_prune_tells_programs_which_groups_it_has_deleted(cluster, monkeypatch):
 
 
 def test_offsets_are_not_imported_where_there_is_no_cluster(cluster, tmp_path):
-    """Such as above the chroot: members would never find them."""
+    """Members would never find such offsets, which are above the chroot, for example."""
     words = typed("import", tmp_path)
     cluster.drop("t")
     cluster.store.delete("/brokers/ids/0")

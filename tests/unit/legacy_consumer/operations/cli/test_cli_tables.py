@@ -1,4 +1,4 @@
-"""How things are written in tables."""
+"""The cells and widths of tables."""
 
 from __future__ import annotations
 
@@ -55,13 +55,13 @@ def test_a_table_in_a_pipe_is_aligned_and_takes_no_text_for_markup(capsys):
 
 
 def test_a_name_of_any_length_widens_no_table_for_long(capsys):
-    """Anybody makes a group of 40,000 characters: the row of each other group was as wide, 60 MB for 1,500."""
+    """Any client may create a group of 40,000 characters: earlier, each group's row was as wide, 60 MB for 1,500."""
     print_table([Column("GROUP", folds=True), Column("LAG", is_number=True)], [["x" * 40_000, "5"], ["g", "7"]])
     assert [len(line) for line in capsys.readouterr().out.splitlines()] == [1008] * 3
 
 
 def drawn(width, owners):
-    """The cells of a table of topic and owner, as a terminal of this width shows them."""
+    """Return the words of each row of a table of topic and owner, as a terminal of this width shows them."""
     console = Console(width=width, color_system=None, file=io.StringIO())
     columns = [Column("TOPIC", folds=True), Column("OWNER", folds=True)]
     console.print(drawn_table(columns, [["a-topic", Cell(owner, elides=True)] for owner in owners]))

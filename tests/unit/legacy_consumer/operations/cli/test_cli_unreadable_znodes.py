@@ -1,7 +1,7 @@
-"""Whatever one znode holds, and whether or not it may be read, a command about many groups shows all the others.
+"""A command about many groups shows all others when one znode is garbage, forbidden or deleted.
 
-The znodes are those that the commands read: two groups with a topic each, of which everything that the one has to do
-with is spoiled in turn.
+The tests spoil, one after another, each znode that a command reads of one group and its topic, and check that the
+command shows the other group and its topic as before.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ BESIDES = ("/brokers/ids/0", "/controller", "/controller_epoch", "/admin/delete_
 
 
 class SpoiledStore(MemoryStore):
-    """One znode may not be read, or goes away when it is read for the first time, before that or after.
+    """A store in which one znode may not be read, or disappears right before or after a read of it.
 
-    closed to all: nor may it be asked whether it exists, as with ZooKeeper 3.9.
+    closed to all: exists() is forbidden too, as with ZooKeeper 3.9.
     """
 
     def __init__(self, cluster):
@@ -82,7 +82,7 @@ class SpoiledStore(MemoryStore):
 
 
 class SpoiledCluster(MemoryCluster):
-    """Groups bad and good, each with a topic of its own name; spoiled: the znode, and how it is spoiled."""
+    """Groups bad and good, each with a topic of its own name. spoiled: the path of the znode; how: its fault."""
 
     def __init__(self, monkeypatch):
         super().__init__(monkeypatch)
@@ -111,14 +111,14 @@ class SpoiledCluster(MemoryCluster):
             pass
 
     def places(self):
-        """What was read that has to do with the bad groups, or with no group."""
+        """Return the paths, of those read, that belong to the bad groups and their topic, or to no group."""
         bad = {path for path in self.read if path.startswith(("/consumers/bad", "/brokers/topics/bad"))}
-        # one partition is as good as another
+        # the paths of partition 0 stand for those of partition 1
         return [path for path in sorted(bad) if "/1" not in path] + [path for path in BESIDES if path in self.read]
 
 
 def sane(name, out):
-    """What a command says of the good groups and their topic, but for ages, and for what brokers tell."""
+    """Return the command's output about the good groups and their topic, without ages and data from brokers."""
     found = json.loads(out)
     match name:
         case "describe":
@@ -176,7 +176,7 @@ def test_a_topic_that_cannot_be_read_is_named_and_the_exit_code_tells(monkeypatc
     found = {finding["code"]: finding for finding in json.loads(doctor.out)}
     assert path in found["unreadable_topic" if how == "garbage" else "not_permitted"]["text"]
     assert found.keys().isdisjoint({"missing_topic", "left_topic", "deleted_topic"})
-    # the partitions of the topic are not known, so neither is whether each has an owner
+    # the topic's partitions are not known, so the command cannot know whether each has an owner
     verified = cluster.run(*LOOKS["verify"])
     assert verified.code == 1
     problems = {one["group"]: [problem["code"] for problem in one["problems"]] for one in json.loads(verified.out)}
@@ -221,7 +221,7 @@ def test_brokers_are_asked_for_log_ends_though_a_topic_cannot_be_read_in_zookeep
     ids=" ".join,
 )
 def test_no_offset_of_a_topic_that_cannot_be_read_is_moved(monkeypatch, tmp_path, command, how):
-    """It is not known which partitions there are."""
+    """The command cannot know which partitions the topic has."""
     cluster = SpoiledCluster(monkeypatch)
     path = "/brokers/topics/bad"
     cluster.commit("bad_idle", "good", 5)

@@ -1,4 +1,4 @@
-"""Operators' tools and groups led by a member: they see how such a group stands, and work as with every group."""
+"""Operators' commands show the state of a group that a member leads, and work as with every other group."""
 
 import json
 import threading
@@ -29,7 +29,7 @@ JVM = '{"version":1,"subscription":{"t":1},"pattern":"static","timestamp":"1"}'
 
 
 class Operated(LedCluster):
-    """A led group, and the commands of the command line over the same ZooKeeper."""
+    """A led group, and the command line over the same ZooKeeper."""
 
     def __init__(self, monkeypatch):
         super().__init__(partition_assignment_strategy="sticky", auto_commit_interval_ms=60_000)
@@ -186,7 +186,7 @@ def test_a_led_group_is_copied_pruned_and_deleted_with_all_that_its_leader_wrote
     assert cluster.admin.get_data("/consumers/h/offsets/t/0").data == b"7"
     first.shutdown()
     assert cluster.admin.exists("/consumers/g/coordination/generation") is not None
-    # of ZooKeeper's clock and this machine's the one that is behind counts
+    # the earlier of ZooKeeper's clock and this machine's clock counts, so both must advance
     later_ms = SystemClock().wall_ms() + 2 * 86_400_000
     monkeypatch.setattr(cluster.zookeeper.tree, "_wall_ms", lambda: later_ms)
     monkeypatch.setattr(SystemClock, "wall_ms", lambda _: later_ms)

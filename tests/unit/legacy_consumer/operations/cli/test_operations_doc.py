@@ -78,7 +78,7 @@ COMPLAINTS = {
     "secured ensembles": "A command says that an ACL forbids it",
     "brokers with TLS listeners only": "A client is not allowed into the group's brokers, or only to some",
 }
-"""What users of ZooKeeper groups have complained of in public, and where they are helped."""
+"""{a public complaint of users of ZooKeeper groups: the heading in docs/operations.md that helps}."""
 
 
 @pytest.mark.parametrize("complaint", sorted(COMPLAINTS))

@@ -1,4 +1,4 @@
-"""The exporter over an in-memory ZooKeeper: what it reads and how often, what it serves, and while sources are away."""
+"""The exporter over an in-memory ZooKeeper: its reads, its pages, and its behaviour while a source is away."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ OWNER = "h-1-a"
 
 
 class CountingStore(MemoryStore):
-    """Counts reads by what they are of. down: every request fails. closed: what an ACL forbids to read."""
+    """Counts reads by kind and by path. down: every request fails. closed: the paths that an ACL forbids to read."""
 
     def __init__(self, server, reads):
         super().__init__(server)
@@ -58,7 +58,7 @@ class CountingStore(MemoryStore):
 
 
 class Ends:
-    """Brokers. silent: partitions whose broker is away."""
+    """The brokers' answers about the ends of logs. silent: partitions whose broker is away."""
 
     def __init__(self):
         self.known = {}
@@ -123,7 +123,7 @@ class World:
         self.exporter.refresh()
 
     def scrape(self):
-        """{(name, label values by name): value}."""
+        """Return the page's samples as {(name, *label values in order of label names): value}."""
         text = b"".join(self.exporter.page(False).parts).decode()
         return {
             (sample.name, *(value for _, value in sorted(sample.labels.items()))): sample.value
@@ -279,7 +279,7 @@ def test_a_group_with_a_new_member_is_read_at_the_next_refresh():
     world.refresh()
     found = world.scrape()
     assert found["legacy_consumer_group_partition_committed_offset", "g", "0", "t"] == 6
-    # and once more after the last one has left, for its last commit
+    # one more read after the last member has left, for its last commit
     world.commit("g", 0, 7)
     world.admin.delete(f"/consumers/g/ids/g_{OWNER}")
     world.refresh()
@@ -289,7 +289,7 @@ def test_a_group_with_a_new_member_is_read_at_the_next_refresh():
 
 
 def test_a_group_without_members_is_read_again_when_its_topic_is_made_anew():
-    """Its offset is of the earlier topic: all of the new log waits."""
+    """The group's offset belongs to the earlier topic, so all messages of the new topic count as lag."""
     world = World(idle_every=1000)
     world.commit("g", 0, 100)
     world.ends.known = {("t", 0): 100}
@@ -533,7 +533,7 @@ def test_a_topic_that_all_members_left_is_no_business_of_the_group(world):
     assert found["legacy_consumer_group_partitions", "g"] == 2
     assert found["legacy_consumer_group_lag", "g"] == 0
     assert found["legacy_consumer_group_verdict", "g", "ok"] == 1
-    # when nobody is there any more, what was committed is all there is to go by
+    # without members, only the committed offset shows how far the group came
     world.admin.delete(f"/consumers/g/ids/g_{OWNER}")
     world.refresh()
     assert world.scrape()["legacy_consumer_group_lag", "g"] == 10
@@ -567,9 +567,9 @@ def test_a_refresh_that_hangs_makes_its_sources_overdue(world):
 
 @pytest.fixture
 def paced():
-    """An exporter that may read one znode a second; its clock moves while it pauses.
+    """A world whose exporter may read one znode a second; its clock advances while the exporter pauses.
 
-    probes: (how long it paused, whether it is alive, whether it says that ZooKeeper is there).
+    probes: (seconds of the pause, whether the exporter is alive, its sample `up` for ZooKeeper).
     """
     world = World(reads_per_second=1.0)
     for n in range(250):
@@ -595,7 +595,7 @@ def test_a_refresh_that_pauses_for_long_to_keep_its_pace_is_alive(paced):
 def test_data_is_as_old_as_its_first_read_and_a_source_that_is_read_slowly_is_not_away(paced):
     for after_s in (0.0, 3.0):
         paced.probes.clear()
-        # the exporter's own pause between two refreshes
+        # after_s: the exporter's pause before the refresh
         paced.refresh(after_s=after_s)
         took_s = sum(seconds for seconds, _, _ in paced.probes)
         assert paced.scrape()["legacy_consumer_exporter_data_age_seconds", "zookeeper"] == pytest.approx(took_s)
@@ -697,7 +697,7 @@ def test_every_registration_topic_owner_and_offset_is_read_once_in_a_refresh(wor
     world.store.paths.clear()
     world.refresh()
     often = {path for path, many in world.store.paths.items() if many > 1}
-    # the list of ids says which groups are read at all, and is looked at again when they are
+    # the exporter reads the ids once to choose the groups to read, and again with the groups
     assert often == {f"/consumers/{group}/ids" for group in ("g0", "g1", "g2", "idle")}
 
 

@@ -1,4 +1,4 @@
-"""A member's metrics for Prometheus, over an in-memory ZooKeeper and in-memory logs; and its health, judged."""
+"""A member's metrics for Prometheus, over an in-memory ZooKeeper and in-memory logs; and the verdicts on its health."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def world():
 
 
 def scraped(*members, registry=None):
-    """{(name, labels but group and member): value}."""
+    """Return {(name, *label values except group and consumer id): value}."""
     registry = registry or CollectorRegistry()
     registry.register(metrics.MemberCollector(members))
     return {
@@ -110,7 +110,7 @@ def test_counters_of_consumed_and_committed_messages_keep_their_values_when_a_pa
     (stream,) = member.create_message_streams({"t": 1})["t"]
     messages = take(stream, 10)
     found = scraped(member)
-    assert found["legacy_consumer_member_consumed_messages_total", "t"] == 9  # one is in hand
+    assert found["legacy_consumer_member_consumed_messages_total", "t"] == 9  # one message is in hand
     assert found["legacy_consumer_member_committed_messages_total", "t"] == 0, "a rate sees the first only after a 0"
     member.commit_offsets()
     found = scraped(member)
@@ -121,7 +121,7 @@ def test_counters_of_consumed_and_committed_messages_keep_their_values_when_a_pa
     other.create_message_streams({"t": 1})
     world.kafka.produce(TPS[0], 1)
     world.kafka.produce(TPS[1], 1)
-    next(messages)  # come back, so that what was in hand is done
+    next(messages)  # come back, so that the message in hand counts as consumed
     eventually(lambda: len(member.status.owned) == 1)
     assert scraped(member)["legacy_consumer_member_consumed_messages_total", "t"] >= 10
     assert scraped(member)["legacy_consumer_member_rebalances_total", "moved"] == 2
@@ -211,14 +211,14 @@ def test_durations_fall_into_buckets_up_to_their_bound():
 
 
 class ScrapeClock(FakeClock):
-    """It stands still, and a scrape waits for an answer all the same."""
+    """A clock that stands still, but whose wait() waits in real time for an answer."""
 
     def wait(self, event, timeout_s):
         return event.wait(timeout_s)
 
 
 class Log:
-    """Brokers that answer when they are told to, and a consumer that goes on meanwhile."""
+    """Brokers that answer when the test allows it, and the progress of a member, which the test changes meanwhile."""
 
     def __init__(self):
         self.end, self.asked = 100, []
@@ -257,7 +257,7 @@ def test_an_end_that_was_asked_for_earlier_is_never_held_against_a_later_positio
     log, clock = Log(), ScrapeClock()
     sampler = log.sampler(clock, answer_s=60)
     sampler.read()
-    # the member has come to where the log ended, and is far behind
+    # the member is at the log's earlier end, and far behind its present end
     log.end, log.progress[TPS[0]] = 20_100, owned(1, 100)
     clock.now += 5
     assert log.lags(sampler.read()) == {TPS[0]: 60}

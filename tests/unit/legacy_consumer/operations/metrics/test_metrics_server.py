@@ -1,4 +1,4 @@
-"""The HTTP server of members and the exporter, against clients that mean no good."""
+"""The HTTP server of members and the exporter: hostile requests, slow clients, and its close."""
 
 import contextlib
 import http.client
@@ -159,7 +159,7 @@ def test_a_server_that_is_closed_answers_no_more_on_connections_that_are_open(se
         scraper.request("GET", "/metrics")
         assert scraper.getresponse().read() == b"x 1\n"
         server.close()
-        # the scraper opens a new connection then, and finds the server that has taken the port
+        # the scraper must then open a new connection, which reaches the next server at the port
         successor = Pages(lambda _: Page((b"x 2\n",)), lambda: WELL, lambda: WELL)
         with MetricsServer(successor, port=server.port):
             assert scraper.sock.recv(1) == b""

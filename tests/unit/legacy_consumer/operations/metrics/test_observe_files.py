@@ -1,4 +1,4 @@
-"""The dashboard, the alert rules and docs/metrics.md name what there is, all of it, and nothing else."""
+"""The dashboard, the alert rules and docs/metrics.md name every metric that exists, and no other."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ ROOT = Path(__file__).parents[5]
 DASHBOARD = json.loads((ROOT / "deploy/observe/dashboard.json").read_text())
 ALERTS = yaml.safe_load((ROOT / "deploy/observe/alerts.yml").read_text())
 FROM_PROMETHEUS = {"instance", "job", "le"}
-"""Labels that are there without being ours."""
+"""Labels that Prometheus and its format add."""
 
 
 def series():
-    """{name of a series as it is scraped: its labels}."""
-    # Prometheus itself writes it, of each target
+    """Return {name of a scraped series: its labels}."""
+    # Prometheus itself writes `up` for each target
     found = {"up": {"job", "instance"}}
     for metric in METRICS:
         names = [metric.name]
@@ -78,7 +78,7 @@ def test_a_broken_expression_is_found(broken):
 def test_every_metric_of_groups_and_members_is_looked_at_by_a_panel_or_a_rule():
     named = set().union(*(names_in(expression) for _, expression in EXPRESSIONS))
     unseen = {metric.name for metric in METRICS if not {metric.name, f"{metric.name}_bucket"} & named}
-    # for tables and queries of one's own
+    # these are for tables, and for a user's own queries
     assert unseen <= {
         "legacy_consumer_group_partitions",
         "legacy_consumer_group_partition_owned",
@@ -163,7 +163,7 @@ FIRES = {
     "ConsumerGroupExporterGone": ({E + "info": {}}, None, "1x20 _x29"),
     "ConsumerMemberNotAlive": ({M + "alive": {}}, "1x50", "1x20 0x29"),
     "ConsumerMemberDegraded": ({M + "phase": {"phase": "degraded"}}, "0x50", "0x20 1x29"),
-    # well: a rolling restart of twelve, half a minute each
+    # the well member: a rolling restart of twelve members, half a minute each
     "ConsumerMemberRebalancesAllTheTime": (
         {M + "rebalances_total": {"outcome": "moved"}},
         "3x30 4+4x5 24x14",
@@ -177,7 +177,7 @@ FIRES = {
     "ConsumerMemberSessionsExpire": ({M + "session_events_total": {"event": "expired"}}, "3x50", "0+1x50"),
     "ConsumerMemberForeignCommits": ({M + "foreign_commits_total": {}}, "3x50", "0+1x50"),
 }
-"""{alert: (what it looks at, how that goes where all is well, how it goes where not)}, a value a minute."""
+"""{alert: ({metric: labels}, the values where all is well, the values where not)}, one value a minute."""
 
 
 def sample(metric, given, who, values):
@@ -187,7 +187,7 @@ def sample(metric, given, who, values):
 
 
 def firing(alert, folder, scene=None, **shared):
-    """[(who is named by an alert that fires after 50 minutes, what it says)], as promtool prints them.
+    """Return [(the instance that an alert names after 50 minutes, its annotations)], as promtool prints them.
 
     shared: labels that the sick and the well have in common.
     """
