@@ -1,4 +1,4 @@
-"""docs/assignors.md shows what the code does."""
+"""docs/assignors.md agrees with the code."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.support.assignor_tables import DOC, written
 
 
 def test_the_tables_are_what_the_code_makes():
-    """`python -m tests.support.assignor_tables` writes them anew."""
+    """`python -m tests.support.assignor_tables` rewrites the tables."""
     text = DOC.read_text(encoding="utf-8")
     assert written(text) == text
 

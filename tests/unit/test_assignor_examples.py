@@ -1,4 +1,4 @@
-"""The two assignors under examples/, taken by their import paths as a user's would be."""
+"""The two assignors under examples/, loaded by their import paths like a user's own."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_by_leader_serves_members_that_subscribe_to_different_topics():
 
 
 class Group:
-    """Members of the stateful assignor, joining and leaving."""
+    """A group of members with the stateful assignor, which join and leave."""
 
     def __init__(self, tasks, members, replicas=1):
         self.cluster = Cluster.of_counts({"orders": tasks, "payments": tasks})
@@ -74,7 +74,7 @@ class Group:
         self.members[name] = make_assignor("assign_with_state:Stateful", properties)
 
     def rebalance(self):
-        """{member: (active tasks, copies)}."""
+        """Make the next generation. Returns: {member: (active tasks, copies)}."""
         import assign_with_state
 
         self.generation += 1

@@ -1,4 +1,4 @@
-"""Benchmarks are never tests; what is checked here is that names, documents and results agree."""
+"""Benchmarks are never tests; these tests check that names, documents and results of benchmarks agree."""
 
 import fnmatch
 import json
@@ -109,7 +109,7 @@ def test_how_long_a_run_takes_is_what_its_scenes_and_contenders_took(tmp_path):
     assert durations.seconds(compared, Effort(None, quick=False)) == (10 + 5 * 3 + 20 + 5 * 3, ["one: other"])
     assert "never measured: one: other" in durations.announcement(compared, Effort(None, quick=False))
     durations.note(one, other, 4.0)
-    durations.note(one, ours, 90.0)  # on a busy machine
+    durations.note(one, ours, 90.0)  # an outlier of a busy machine
     durations.write()
     read = Durations(tmp_path / "durations.json")
     assert read.seconds(compared, Effort(None, quick=False)) == (10 + 5 * 7 + 20 + 5 * 3, [])
@@ -181,7 +181,7 @@ def test_the_picture_of_growth_has_a_dot_for_each_change_of_each_point():
     points = [point(side, members, 500) for side in ("ours", "jvm") for members in (1, 16)]
     picture = ET.fromstring(draw([*points, point("ours", 16, 5000), point("ours", 100, 5000)]))
     dots = [dot for dot in picture if dot.tag.endswith("circle")]
-    # by members: 4 points, by partitions: 3, which have 16 members
+    # 4 points by members, and 3 by partitions, which all have 16 members
     assert len(dots) == 3 * (4 + 3)
     assert {dot[0].text for dot in dots} >= {"ours, one joins: 0.5 s", "jvm, all start: 0.5 s"}
 

@@ -22,7 +22,7 @@ def bill(components, name=PACKAGE):
 
 
 def asked_for(extras, python):
-    """What the package's own metadata, which a wheel carries, asks for with these extras, through extras of its own."""
+    """Return what the package's metadata, as in its wheel, requires with these extras and the extras that they name."""
     found, todo = set(), {"", *extras}
     done = set()
     while todo:

@@ -1,4 +1,4 @@
-"""docs/testing.md has a table of every call that may raise: none is missing, and what injects an error is there."""
+"""The table in docs/testing.md of calls that may raise lacks no call, and each test that injects an error exists."""
 
 import inspect
 import re
@@ -29,7 +29,7 @@ SAID = [call for row in ROWS for call in proofs_of(row[0])]
 
 
 def calls_of(seam):
-    """As the table spells them; what is inherited counts where it is declared."""
+    """Return the public calls that a seam itself declares, not those that it inherits, in the table's spelling."""
     return {
         f"{seam.__name__}.{name}" for name in vars(seam) if inspect.isfunction(getattr(seam, name)) and name[0] != "_"
     }

@@ -1,4 +1,4 @@
-"""Every proof that docs/coordination.md names is there."""
+"""Every proof that docs/coordination.md names exists."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Every proof that docs/design-and-practice.md names is there, and so is what the issue of the documents asks for."""
+"""Every proof that docs/design-and-practice.md names exists; so does all that the issue of the documents requires."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Links, commands and files that the documents name exist, and their examples make consumers as they are made."""
+"""Links, commands and files that the documents name exist, and their examples construct consumers correctly."""
 
 import ast
 import importlib.util
@@ -19,13 +19,13 @@ CONSUMERS = {"ConsumerConnector", "SimpleConsumer"}
 
 
 def anchors(text: str) -> set[str]:
-    """The anchors of a page's headings, in the form that GitHub gives them."""
+    """Return the anchors of a page's headings, in GitHub's form."""
     headings = re.findall(r"(?m)^#+ (.+)$", re.sub(r"(?ms)^```.*?^```", "", text))
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 def broken_links(page: Path, text: str) -> list[str]:
-    """The links of a page to files or headings that do not exist."""
+    """Return the links of a page to files or headings that do not exist."""
     broken = []
     for link in re.findall(r"\]\(([^)\s]+)\)", CODE.sub("", text)):
         name, _, anchor = link.partition("#")

@@ -1,4 +1,4 @@
-"""One tree of errors for the whole project, and every error crosses process borders."""
+"""The whole project has one tree of errors, and every error survives pickle."""
 
 import ast
 import importlib
@@ -160,7 +160,7 @@ def classes_of(module) -> dict[str, type[Exception]]:
 
 
 def facts(error: BaseException) -> tuple[object, ...]:
-    """Type and attributes, those of an error inside it too: errors compare by identity."""
+    """Return an error's type, arguments and attributes, also of errors inside it; errors compare by identity."""
     return (
         type(error),
         *(facts(a) if isinstance(a, BaseException) else a for a in error.args),
@@ -169,7 +169,7 @@ def facts(error: BaseException) -> tuple[object, ...]:
 
 
 def drawn_tree(module) -> dict[str, tuple[str, bool]]:
-    """The tree in the module's docstring: {class: (class above it, whether it is marked retriable)}."""
+    """Return the tree in the module's docstring: {class: (its parent, whether it is marked retriable)}."""
     found, above = {}, []
     for line in module.__doc__.splitlines():
         entry = re.match(r"( *)(\w+Error(?:, \w+Error)*)(?: \(.*\))?(?:  +(.*))?$", line)
@@ -214,7 +214,7 @@ def test_an_error_survives_pickle(error, protocol):
 
 
 def longer(value):
-    """As somebody may name a znode."""
+    """Return the value with every name made very long, as any client may name a znode."""
     match value:
         case TopicPartition():
             return TopicPartition(longer(value.topic), value.partition)
@@ -228,7 +228,7 @@ def longer(value):
 
 @pytest.mark.parametrize("error", SAMPLES, ids=lambda error: type(error).__name__)
 def test_an_error_shows_a_bounded_part_of_a_name_that_a_stranger_gave(error):
-    own = isinstance(error, consumer.ServerStartError)  # it shows the log of a server of ours
+    own = isinstance(error, consumer.ServerStartError)  # its text holds the log of a server that we started
     longest = type(error)(*(error.args if own else map(longer, error.args)))
     assert len(str(longest)) < 1100 + 20_000 * own
 

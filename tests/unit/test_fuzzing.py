@@ -1,4 +1,4 @@
-"""A few seconds of `make fuzz`, and everything that it ever found."""
+"""A few seconds of `make fuzz`, and all inputs with which it ever found a defect."""
 
 import ast
 import itertools
@@ -25,7 +25,7 @@ OF_OUR_OWN = {"legacy_consumer.sandbox.quickstart.record": "what one process of 
 
 
 def decoders():
-    """(module, name) of each function that is called a decoder."""
+    """Yield (module, name) of each function named decode_*."""
     for package in ("zk_layout", "rebalance", "legacy_consumer", "spark_source"):
         for file in sorted((ROOT / package).rglob("*.py")):
             module = ".".join(file.relative_to(ROOT).with_suffix("").parts)
@@ -34,7 +34,7 @@ def decoders():
 
 
 def fed():
-    """(module, name) of what the fuzzers import, and of the decoders of znodes by path."""
+    """Yield (module, name) of each name that the fuzzers import, and of the decoders of znodes by path."""
     for fuzzer in FUZZERS:
         for node in ast.parse((ROOT / fuzzer).read_text(encoding="utf-8")).body:
             if isinstance(node, ast.ImportFrom):
@@ -49,7 +49,7 @@ def test_every_decoder_is_fed_with_hostile_bytes():
         for module, name in decoders()
         if name not in NOT_BY_ITSELF
         and module not in OF_OUR_OWN
-        # a package exports what one of its modules has
+        # the fuzzers may import a decoder from its module or from the package that exports it
         and not {(module, name), (module.rpartition(".")[0], name)} & known
     ]
     assert len(list(decoders())) > 30

@@ -1,4 +1,4 @@
-"""Every proof that docs/guarantees.md names is there: tests, files, mutants, and the words of the checkers."""
+"""Every proof that docs/guarantees.md names exists: tests, files, mutants, and the words of the checkers."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Imports point one way: zk_layout <- rebalance <- legacy_consumer <- spark_source; libraries have rooms."""
+"""Imports point one way: zk_layout <- rebalance <- legacy_consumer <- spark_source; each library has its places."""
 
 import ast
 import subprocess
@@ -21,7 +21,7 @@ NOT_SHIPPED = {"tests", "benchmarks", "examples"}
 
 
 def imported_modules(source: str) -> Iterator[tuple[int, str]]:
-    """(line, module) of every import, those in functions, under TYPE_CHECKING and by importlib included."""
+    """Yield (line, module) of every import, also of those in functions, under TYPE_CHECKING and by importlib."""
     for node in ast.walk(ast.parse(source)):
         match node:
             case ast.Import(names=names):
@@ -36,7 +36,7 @@ def imported_modules(source: str) -> Iterator[tuple[int, str]]:
 
 
 def wrong_imports(path: str, source: str) -> list[str]:
-    """What the file at this path, relative to the project, imports and must not."""
+    """Return the forbidden imports of the file at this path, which is relative to the project."""
     layer = LAYERS.index(PurePosixPath(path).parts[0])
     wrong = []
     for line, module in imported_modules(source):
@@ -111,7 +111,7 @@ def test_an_import_that_is_at_home_is_not_complained_of(path, source):
 
 
 def more_than_exports(source: str) -> list[str]:
-    """Statements of an __init__ that do more than export, at once or at the first use, name __all__ or __version__."""
+    """Return the statements of an __init__ that do more than export (also lazily), or set __all__ or __version__."""
     extra = []
     for node in ast.parse(source).body:
         match node:
@@ -151,7 +151,7 @@ def test_importing_the_consumer_does_not_load_spark(module):
 
 
 def test_a_command_that_lists_names_waits_for_no_library_that_it_has_no_use_for():
-    """A start is most of what `groups list` takes: each of these would add a tenth of a second or more to it."""
+    """Most of the time of `groups list` is its start, to which each of these would add a tenth of a second or more."""
     unused = {
         "asyncio", "confluent_kafka", "email", "importlib.metadata", "legacy_consumer_native",
         "numpy", "prometheus_client", "pyarrow",
@@ -167,13 +167,13 @@ def test_a_command_that_lists_names_waits_for_no_library_that_it_has_no_use_for(
 
 
 ROOMS = ("config", "offsets", "fetching", "member", "sandbox", "operations")
-"""Of legacy_consumer, from the ground up; errors.py stands below all."""
+"""The packages of legacy_consumer, lowest first; each may import only lower ones. errors.py is below all."""
 SEAM_OF_CONFIG = ("legacy_consumer/config/consumer_config.py", "legacy_consumer.fetching.fetcher")
-"""Where auto.offset.reset points to, as the seam of fetchers names it."""
+"""The one exception: the configuration takes the values of auto.offset.reset from the seam of fetchers."""
 
 
 def climbing_imports(path: str, source: str) -> list[str]:
-    """What a file in a room of legacy_consumer imports of a room above its own."""
+    """Return the imports of a file of legacy_consumer from packages above its own in ROOMS."""
     room = PurePosixPath(path).parts[1]
     if room not in ROOMS:
         return []
@@ -200,12 +200,12 @@ def test_an_import_that_climbs_is_found():
 
 
 def test_one_function_says_whether_a_thread_runs():
-    """Thread.is_alive() is False for ever after an interrupted join(), up to Python 3.12."""
+    """Up to Python 3.12, Thread.is_alive() returns False for ever after an interrupted join()."""
     asking = {str(path.relative_to(ROOT)) for path in shipped_files() if ".is_alive()" in path.read_text()}
     assert asking == {"zk_layout/running_threads.py"}, "call is_running() instead"
 
 
 def test_no_error_of_a_logging_handler_reaches_the_code_that_logs():
-    """Kafka's consumer would stop because a disk is full: loggers come from safe_logger()."""
+    """A full disk would stop the consumer, so every logger comes from safe_logger()."""
     unsafe = {str(path.relative_to(ROOT)) for path in shipped_files() if "= logging.getLogger(" in path.read_text()}
     assert unsafe - {"legacy_consumer/operations/cli/helpers/logs.py"} == {"zk_layout/loggers.py"}, "use safe_logger()"

@@ -1,9 +1,9 @@
-"""No loop stands where CPython 3.12 and 3.13 forget the lock that is held, or the finally that is due.
+"""No loop stands where CPython 3.12 and 3.13 may skip the release of a lock, or a finally.
 
-An exception that strikes a thread, such as Ctrl-C, is raised where a loop jumps back. If a loop ends its round with a
-condition (`if`, a comprehension with `if`, `while condition`), these two compile that jump without its exception
-handler: neither `with` nor `finally` around the loop, in the same function, is carried out (CPython issue 130279). A
-loop that stands in a function of its own is safe: the call is covered.
+CPython raises an asynchronous exception, such as that of Ctrl-C, where a loop jumps back. If a loop ends its round with
+a condition (`if`, a comprehension with `if`, `while condition`), CPython 3.12 and 3.13 compile that jump without its
+exception handler: neither `with` nor `finally` around the loop, in the same function, takes effect (CPython issue
+130279). A loop in a function of its own is safe, because the handler covers the call.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ _PLACES = (
 )
 ON_THREADS_OF_USERS = sorted(path for place in _PLACES for path in ROOT.glob(place))
 _MOST_NAMES = 14
-"""The instructions of a handler that name the exceptions it is for."""
+"""The most instructions at a handler's start that name its exceptions."""
 
 
 def _uncovered_loops(code):
-    """The lines of loops whose jump back has lost a handler that would have to run whatever strikes."""
+    """Yield the lines of loops whose jump back lacks a handler that must run for every exception."""
     if sys.version_info < (3, 11):
-        return  # it has no such table
+        return  # Python 3.10 has no exception table
     entries = dis._parse_exception_table(code)
     instructions = list(dis.get_instructions(code))
     places = {one.offset: number for number, one in enumerate(instructions)}
 
     def handlers(at):
-        """From the innermost one outwards."""
+        """Return the handlers of an instruction, innermost first."""
         found = []
         while (at := next((one.target for one in entries if one.start <= at < one.end), None)) not in (None, *found):
             found.append(at)
@@ -48,7 +48,7 @@ def _uncovered_loops(code):
     def runs_for_anything(handler):
         first = places[handler]
         if instructions[first].opname != "PUSH_EXC_INFO":
-            return False  # gives a comprehension's names back
+            return False  # this handler only restores the variables of a comprehension
         names = set()
         for one in instructions[first + 1 : first + _MOST_NAMES]:
             if one.opname == "CHECK_EXC_MATCH":

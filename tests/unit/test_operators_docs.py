@@ -1,4 +1,4 @@
-"""The tests that docs/operations.md and docs/migrate.md name behind their promises are there."""
+"""The tests that docs/operations.md and docs/migrate.md name behind their promises exist."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The project keeps its promises: what documents list is there, what must not be in a file is not."""
+"""All that the documents list exists, and no file holds what it must not."""
 
 import ast
 import re
@@ -41,7 +41,7 @@ def text_of(name: str) -> str:
 
 
 def project_files() -> list[Path]:
-    """Every file that is, or would be, committed."""
+    """Return every file that is in git, or that `git add` would take."""
     listed = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         cwd=ROOT,
@@ -53,7 +53,7 @@ def project_files() -> list[Path]:
 
 
 def commands(command: click.Command = main, name: str = "legacy-consumer") -> Iterator[tuple[str, click.Command]]:
-    """Every command and group of the command line by its full name: `legacy-consumer groups list`."""
+    """Yield (full name, command) of every command and group, such as `legacy-consumer groups list`."""
     yield name, command
     if isinstance(command, click.Group):
         for child, inner in sorted(command.commands.items()):
@@ -61,12 +61,12 @@ def commands(command: click.Command = main, name: str = "legacy-consumer") -> It
 
 
 def misplaced(text: str) -> list[str]:
-    """What stands in the text and means nothing, or must not be known, outside of one machine."""
+    """Return the parts of the text that mean something on one machine only, or must stay secret."""
     return [f"{what}: {found[0]}" for what, pattern in NOT_ELSEWHERE.items() for found in pattern.finditer(text)]
 
 
 def sleeps(source: str) -> list[int]:
-    """Lines that wait for time to pass rather than for something to become true."""
+    """Return the lines that sleep for a fixed time instead of waiting for a condition."""
     if "sleep" not in source:
         return []
     return [
@@ -165,14 +165,14 @@ def test_the_image_installs_the_tested_versions_with_hashes():
     for entry in entries:
         found = re.match(pins, entry)
         assert found is not None, entry
-        # a pin for all Pythons may be needed by some of them only
+        # a pin that holds for all Pythons may be one that only some of them need
         assert found.groups() in tested or (found[1], "", "") in tested or found.groups("") in tested, entry
         assert re.findall(r"--hash=sha256:[0-9a-f]{64}", entry), entry
     assert "://" not in text_of("requirements-deploy.txt")
 
 
 def declared_dependencies() -> str:
-    """The parts of pyproject.toml that name dependencies, without comments."""
+    """Return the parts of pyproject.toml that name dependencies, without comments."""
     text = re.sub(r"#.*", "", text_of("pyproject.toml"))
     parts = re.findall(
         r"^dependencies = \[(.*?)^\]|^\[project\.optional-dependencies\](.*?)^\[",

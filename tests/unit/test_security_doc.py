@@ -1,4 +1,4 @@
-"""Every claim of docs/security.md, in a table or in a sentence, names a test, and the test is there."""
+"""Every claim of docs/security.md, in a table or in a sentence, names a test, and the test exists."""
 
 import re
 
@@ -24,7 +24,7 @@ def test_every_claim_names_tests_that_are_there(row):
 
 @pytest.mark.parametrize("paragraph", PARAGRAPHS[2:], ids=lambda text: text[:50])
 def test_every_sentence_outside_the_tables_stands_beside_its_test(paragraph):
-    """All but what the page and its first table are about, which come first."""
+    """The first two paragraphs introduce the page and its first table, so they need no test."""
     assert "`test_" in paragraph
 
 

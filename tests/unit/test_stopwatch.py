@@ -1,4 +1,4 @@
-"""The stopwatch that durations are held against."""
+"""The stopwatch by which tests limit durations."""
 
 import os
 import signal
@@ -43,7 +43,7 @@ def test_the_time_of_a_standstill_of_the_process_is_not_counted():
 
 
 class NeverInTime(threading.Event):
-    """Whoever waits for it is first woken when it is set, however short the time it asked for."""
+    """An event whose wait() ignores its time limit, and returns only once the event is set."""
 
     def __init__(self):
         super().__init__()

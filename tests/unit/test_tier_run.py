@@ -1,4 +1,4 @@
-"""A run of the tests says what it could not run and what it left behind; shown on small runs of its own."""
+"""A run of the tests reports what it could not run and what it left behind; checked on small test runs."""
 
 import os
 import re
@@ -19,7 +19,7 @@ TESTS = Path(__file__).parents[1]
 
 @pytest.fixture
 def run_tests(tmp_path):
-    """Run pytest on {path under tests/: source} under this project's conftest; (exit code, output)."""
+    """Return a function that runs pytest on {path under tests/: source} with our conftest: (exit code, output)."""
 
     def run(files: dict[str, str], *options: str, **environment: str) -> tuple[int, str]:
         shutil.copy(TESTS.parent / "pyproject.toml", tmp_path)
@@ -92,7 +92,7 @@ def test_lanes_have_every_test_once():
 
 
 def files_of(paths):
-    """The test files that a pytest finds which is told these."""
+    """Yield the test files that pytest finds with these arguments."""
     left_out = {path.removeprefix("--ignore=") for path in paths if path.startswith("--ignore=")}
     for path in set(paths) - {f"--ignore={path}" for path in left_out}:
         for file in (TESTS.parent / path).rglob("test_*.py"):
@@ -167,7 +167,7 @@ def test_failing_quick_tier_spares_the_wait_for_servers(run_tests):
 
 
 def test_anything_that_a_run_leaves_behind_fails_it(run_tests):
-    # posix_spawn is back when the program runs; until then a child shows its parent's environment, without the mark
+    # posix_spawn returns once the program runs; with fork a child would first show its parent's environment, unmarked
     source = """
 import os
 import socket

@@ -1,7 +1,7 @@
-"""Kafka's expectations of its assignors: each partition has one owner, all have one, and none has more.
+"""Kafka's expectations of its assignors: every partition has exactly one owner.
 
-Every member reads the group from ZooKeeper for itself, registrations spelled as Kafka's encoder spells them, and keeps
-only its own part of what it computes; the parts must make a whole.
+Each member reads the group from ZooKeeper, with registrations spelled as Kafka's encoder spells them, and keeps only
+its share of the assignment that it computes. Together the shares must make the whole assignment.
 Cases: Kafka 0.10.2.2, PartitionAssignorTest. The unfair groups are those of its "unbalanced" scenario.
 """
 
@@ -37,7 +37,7 @@ def white_list(regex, streams):
 
 
 def computed_by_each(topics, registrations, strategy):
-    """{partition: thread}, put together from what each member computes for itself. None may overlap."""
+    """Return {partition: thread}, merged from the share that each member computes. Shares must not overlap."""
     server = MemoryZooKeeper()
     admin = MemoryStore(server)
     admin.start()
@@ -63,7 +63,7 @@ def all_partitions(topics):
 
 
 def spread(assignment):
-    """The difference between the most and the fewest partitions of a thread, as far as threads have any."""
+    """Return the largest minus the smallest number of partitions of a thread; threads without any do not count."""
     counts = Counter(assignment.values()).values()
     return max(counts, default=0) - min(counts, default=0)
 
@@ -97,7 +97,7 @@ def test_members_that_name_every_topic_share_all_evenly_by_roundrobin(topics, co
 
 
 def unequal(consumers):
-    """Ten topics of ten partitions; the n-th member leaves out the last n modulo 5 of them."""
+    """Return ten topics of ten partitions, and members; the n-th member leaves out the last n modulo 5 topics."""
     topics = {f"topic-{n}": 10 for n in range(1, 11)}
     members = {f"g1c{n}": static({f"topic-{t}": 3 for t in range(1, 11 - n % 5)}) for n in range(1, consumers + 1)}
     return topics, members

@@ -1,6 +1,6 @@
-"""Kafka's expectations of its connector: members come one after another, read, commit, and own what they should.
+"""Kafka's expectations of its connector: members join one after another, read, commit, and own their shares.
 
-Brokers, leaders and compression are the fetcher's part and are tried against real ones elsewhere.
+The fetcher handles brokers, leaders and compression; other tests try them against real brokers.
 Cases: Kafka 0.8 to 0.10.2.2, ZookeeperConsumerConnectorTest.
 """
 
@@ -59,7 +59,7 @@ def test_consumers_come_one_after_another_and_each_message_is_read_once(cluster)
     assert take(stream1, 2) == {(0, 2), (0, 3)}
     assert take(stream2, 2) == {(1, 2), (1, 3)}
 
-    # one that asks for nothing changes nothing
+    # a member that subscribes to no topic changes nothing
     third = cluster.connector(consumer_id="consumer3")
     assert third.create_message_streams({}) == {}
     assert third.status.phase is Phase.STABLE
@@ -95,7 +95,7 @@ def test_a_topic_of_one_partition_belongs_to_the_only_consumer_and_to_nobody_els
 
 
 class Listener:
-    """Notes what it is told."""
+    """A rebalance listener that records its calls."""
 
     def __init__(self):
         self.released = []

@@ -1,6 +1,6 @@
-"""Kafka's expectations of a stream's iterator: no message twice, none after the end, a failing user moves on.
+"""Kafka's expectations of a stream's iterator: no message twice, none after the end, the next one after user errors.
 
-Cases: Kafka 0.10.2.2, ConsumerIteratorTest, and what ZookeeperConsumerConnectorTest asks of consumer.timeout.ms.
+Cases: Kafka 0.10.2.2, ConsumerIteratorTest, and the cases of consumer.timeout.ms in ZookeeperConsumerConnectorTest.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ CONSUMED = 5
 
 
 class TickingClock(FakeClock):
-    """Moves on whenever it is looked at, so that waiting ends."""
+    """A clock that moves on by 10 ms at each reading, so that waits end."""
 
     def monotonic(self):
         self.now += 0.01
@@ -64,7 +64,7 @@ def test_messages_before_the_position_are_never_handed_out_and_nothing_after_the
 
 @pytest.mark.parametrize("at_next", [False, True])
 def test_a_user_who_cannot_decode_a_message_gets_the_next_one(at_next):
-    """Reading the value fails in the user's hands; the iterator is none the worse for it."""
+    """The user's code raises while it decodes the value; the iterator goes on unharmed."""
     rig = Rig(at_next=at_next)
     rig.kafka.produce(TP, 10)
     messages = iter(rig.stream)

@@ -1,4 +1,4 @@
-"""The manifests are what Kubernetes takes, and what they say of our commands is true."""
+"""The manifests are in a form that Kubernetes accepts, and their settings of our commands are right."""
 
 import re
 from pathlib import Path
@@ -56,7 +56,7 @@ def test_the_arguments_are_options_of_the_command(container):
 
 @pytest.fixture(params=["consumer.yaml", "consumer-rolling.yaml"])
 def consumers(request, tmp_path):
-    """(what the members are configured with, what runs them)."""
+    """Return (the members' configuration, the Deployment or StatefulSet that runs them)."""
     documents = list(yaml.safe_load_all((FOLDER / request.param).read_text()))
     file = tmp_path / "consumer.properties"
     file.write_text(documents[0]["data"]["consumer.properties"])

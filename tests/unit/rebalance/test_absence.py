@@ -1,4 +1,4 @@
-"""Absence: which members are waited for, until when, and which own partitions meanwhile; decisions alone."""
+"""Decisions about an absence: for which members a group waits, until when, and who owns which partitions meanwhile."""
 
 import pytest
 from hypothesis import given
@@ -13,7 +13,7 @@ def members(names, born=0):
 
 
 def assignment(text):
-    """One letter a partition: whose it is; a dot is nobody's."""
+    """Return the assignment in text: for each partition one letter, the name of its owner; a dot for no owner."""
     owners = enumerate(text.replace(" ", ""))
     return {TopicPartition("t", n): ConsumerThreadId(name, 0) for n, name in owners if name != "."}
 
@@ -79,7 +79,7 @@ def test_standing(before, now, patient, companions, stands):
 
 @given(before=st.text("abcd.", min_size=8, max_size=8), now=st.text("acde", min_size=8, max_size=8))
 def test_while_all_remaining_members_wait_no_partition_moves(before, now):
-    """b is away, e has come."""
+    """b is away, and e has joined."""
     stayed = {"a", "c", "d"}
     stands = standing(assignment(before), assignment(now), stayed, stayed)
     for tp, thread in assignment(now).items():

@@ -1,4 +1,4 @@
-"""Registrations that anybody may write under a group's ids, and that no process could live up to."""
+"""Registrations that any client may write under a group's ids, and that promise more streams than a process can run."""
 
 from __future__ import annotations
 

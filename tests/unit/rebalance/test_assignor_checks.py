@@ -1,4 +1,4 @@
-"""Assignors that fail, user data that cannot be read, and names that stand for nothing."""
+"""Assignors that fail, user data that cannot be decoded, and names of no assignor."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ def tps(*names):
 
 
 class TextlessError(Exception):
-    """Its text fails, as that of an error with a wrong __str__ does."""
+    """An error whose __str__ raises."""
 
     def __str__(self):
         raise LookupError
 
 
 class Says(Assignor):
-    """Returns what it was made with, or raises it."""
+    """An assignor that returns the given answer, or raises it if it is an error."""
 
     name = "says"
 
@@ -240,7 +240,7 @@ def test_the_priority_is_an_int32_big_endian():
 
 
 class Configured(Assignor):
-    """Keeps what it is configured with."""
+    """An assignor that records the properties of its configuration."""
 
     name = "configured"
     properties = (
@@ -258,7 +258,7 @@ class Configured(Assignor):
 
 @pytest.fixture
 def importable(monkeypatch):
-    """This file, under a name by which configurations can name it."""
+    """Put Configured into an importable module. Returns: the import path for a configuration."""
     monkeypatch.setattr(seam, "Configured", Configured, raising=False)
     return "rebalance.assignors.seam:Configured"
 
@@ -273,7 +273,7 @@ def test_declared_properties_arrive_with_their_types(importable):
     [
         ({"my.number": "ten"}, "my.number must be an integer from 1 to 9, not 'ten'"),
         ({"my.number": "10"}, "my.number must be an integer from 1 to 9, not '10'"),
-        # as in a consumer's properties
+        # refused here as in a consumer's properties
         ({"my.number": "0_5"}, "my.number must be an integer from 1 to 9, not '0_5'"),
         ({"my.number": "\u0665"}, "my.number must be an integer from 1 to 9, not '\u0665'"),
         ({"my.flag": "yes"}, "my.flag must be true or false, not 'yes'"),

@@ -24,7 +24,7 @@ MEMBERS = ("a", "b", "c", "d")
 
 @st.composite
 def groups(draw, most_partitions=7, members=MEMBERS):
-    """(cluster, subscriptions): members that say nonsense of what they have, too."""
+    """Draw (cluster, subscriptions); some members state owned partitions that cannot be theirs."""
     counts = draw(st.dictionaries(st.sampled_from(TOPICS), st.integers(0, most_partitions), min_size=1))
     partition = st.builds(TopicPartition, st.sampled_from((*TOPICS, "gone")), st.integers(0, most_partitions))
     subscription = st.builds(
@@ -43,7 +43,7 @@ def partitions_of(cluster, subscriptions):
 
 
 def after(subscriptions, assignment):
-    """The members as they join the next generation."""
+    """Return the subscriptions with which the members join the next generation."""
     return {
         name: Subscription(told.topics, owned=assignment[name].partitions, generation=9, instance_id=told.instance_id)
         for name, told in subscriptions.items()
@@ -84,7 +84,10 @@ def test_members_that_subscribe_alike_differ_by_one_partition_at_most(strategy, 
 
 
 def kept(subscriptions, answer):
-    """Only claims that no other member makes, and to what the member may have."""
+    """Return how many partitions stay with the member that states them as owned.
+
+    Only a partition of a topic that the member subscribes to, and that no other member states, counts.
+    """
     claims = [tp for told in subscriptions.values() for tp in set(told.owned) if tp.topic in told.topics]
     return sum(
         answer.get(str(tp)) == name and claims.count(tp) == 1
@@ -141,7 +144,7 @@ def test_a_cooperative_group_gives_nothing_to_two_and_settles_after_the_second_g
     for name, told in subscriptions.items():
         for tp in told.owned:
             claimed.setdefault(tp, set()).add(name)
-    # a member that has a partition alone is the only one that may be given it now
+    # the first generation gives a partition that exactly one member states as owned to no other member
     for name, share in first.items():
         assert all(len(claimed.get(tp, ())) != 1 or claimed[tp] == {name} for tp in share.partitions)
     joined_again = after(subscriptions, first)
@@ -151,7 +154,7 @@ def test_a_cooperative_group_gives_nothing_to_two_and_settles_after_the_second_g
 
 
 def test_a_chain_of_moves_balances_members_that_no_single_move_can_balance(monkeypatch):
-    """b gives u/0 to a, and a gives s/0 to c. A search that is cut short leaves it, with every partition given."""
+    """b gives u/0 to a, and a gives s/0 to c. A search cut short finds no such chain, but assigns all partitions."""
     had = {
         "a": (("s", "u"), ["s/0"]),
         "b": (("t", "u"), ["t/1", "u/0"]),
@@ -192,7 +195,7 @@ def test_the_subscribers_of_topics_that_have_the_same_ones_are_looked_through_on
     topics = [f"t{number:02}" for number in range(20)]
     partitions = {topic: [TopicPartition(topic, number) for number in range(20)] for topic in topics}
     members = [f"m{number:02}" for number in range(20)]
-    # half of them own all, and the large topic of another member makes all of that an even share at first
+    # ten of the twenty members own all; beside the 1000 partitions of the other member that looks even at first
     owners = {tp: members[tp.partition % 10] for some in partitions.values() for tp in some}
     partitions["large"] = [TopicPartition("large", number) for number in range(1000)]
     subscribers = dict.fromkeys(topics, members) | {"large": ["lone"]}

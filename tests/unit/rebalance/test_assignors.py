@@ -1,4 +1,4 @@
-"""Both assignors: against the recordings, against stories, and against section 8 of the protocol said once more."""
+"""Both assignors, compared with recordings, with stories, and with a plain version of section 8 of the protocol."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def as_text(assignment):
     return {str(partition): str(thread) for partition, thread in assignment.items()}
 
 
-# the recordings
+# recordings of Kafka's own assignors
 
 
 def recorded_group(case) -> GroupSnapshot:
@@ -57,7 +57,7 @@ def test_the_group_divides_as_kafka_divided_it(case, version, strategy):
 
 @dataclass
 class Story:
-    """One case of a text file; line by line as the files show."""
+    """One case of a text file in testdata/; a field for each kind of line."""
 
     name: str
     topics: dict[str, tuple[int, ...]] = field(default_factory=dict)
@@ -129,7 +129,7 @@ def test_a_refusal_names_the_topics_and_a_thread_that_differs():
         roundrobin_assign(GroupSnapshot("g", members, {"t1": (0,), "t2": (0,)}), "0.8.2")
 
 
-# section 8 said once more, the plain way
+# section 8 of the protocol, once more in plain code
 
 
 def plain_threads(group: GroupSnapshot) -> dict[str, list[str]]:
@@ -183,7 +183,7 @@ def groups(draw) -> GroupSnapshot:
     partitions = draw(st.dictionaries(TOPIC_NAMES, st.sets(st.integers(0, 120), max_size=14), max_size=5))
     subscriptions = st.dictionaries(TOPIC_NAMES, st.integers(1, 12), max_size=4)
     if draw(st.booleans()):
-        # everybody alike, which the dialect 0.8.2 asks for
+        # equal subscriptions, which round-robin of 0.8.2 requires
         streams = draw(st.integers(1, 12))
         topics = draw(st.sets(TOPIC_NAMES, max_size=4))
         subscriptions = st.just(dict.fromkeys(topics, streams))

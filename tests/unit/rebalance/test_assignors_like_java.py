@@ -1,4 +1,4 @@
-"""Assignors beside Kafka's own, whose answers tests/support/record_assignments.py has recorded."""
+"""Our assignors compared with Kafka's, whose answers tests/support/record_assignments.py has recorded."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_sticky_is_as_even_as_java_and_moves_no_more_where_it_is(version):
 
 @VERSIONS
 def test_sticky_answers_as_java_to_the_partition_in_most_groups(version):
-    """Return where several answers are equally good, Java takes the order of a hash map."""
+    """Among several equally good answers Java chooses by the order of a hash map, so not all groups can agree."""
     same = Counter(ours(told, "sticky") == told["answer"] for told in cases(version, "sticky"))
     assert same[True] > 2 * same[False]
     fresh = [
@@ -81,7 +81,7 @@ def test_members_of_a_cooperative_group_keep_as_much_as_with_java_and_nothing_is
         answer = holders(divide_group(assignor, RebalanceProtocol.COOPERATIVE, cluster, subscriptions))
         having = {str(tp): name for name, member in case["members"].items() for tp in owned_by(member)}
         assert all(having.get(tp, name) == name for tp, name in answer.items())
-        # nothing else is held back
+        # the first generation holds back only the partitions that another member still owns
         final = ours(told, "cooperative-sticky")
         assert answer == {tp: name for tp, name in final.items() if having.get(tp, name) == name}
         kept_here += kept(case, answer)
@@ -118,7 +118,7 @@ def test_user_data_are_read_and_written_as_java_does():
                 assert decode_sticky(raw) == (owned_by(member), member.get("generation", -1))
                 assert decode_sticky(assignor.subscription_user_data(())) == decode_sticky(raw)
                 if "generation" in member:
-                    # Java's topics stand in the order of a hash map, its partitions in that of the assignment
+                    # Java writes topics in the order of a hash map, and partitions in the order of the assignment
                     assert sorted(assignor.subscription_user_data(())) == sorted(raw)
             read += 1
     assert read > 1000

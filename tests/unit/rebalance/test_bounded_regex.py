@@ -1,4 +1,4 @@
-"""Filters that make a backtracking matcher try for years are judged in a bounded number of steps, as re would."""
+"""Filters for which a backtracking matcher needs years get re's verdict in a bounded number of steps."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_a_filter_in_use_is_left_to_re(monkeypatch):
     ],
 )
 def test_a_name_that_no_broker_takes_is_judged_in_a_bounded_number_of_steps(regex, name, expected):
-    """Anybody makes such a topic in ZooKeeper, and re took days for the fourth."""
+    """Any client can create such a topic in ZooKeeper. re alone takes days for the fourth case."""
     began = time.thread_time()
     assert compile_java_regex(regex).match(name) is expected
     assert time.thread_time() - began < 5
@@ -89,7 +89,7 @@ def test_a_refused_filter_is_compiled_once(monkeypatch):
     with pytest.raises(UnsupportedRegexError, match=f"longer than {LONGEST_FILTER} characters") as refused:
         compile_java_regex("a" * (LONGEST_FILTER + 1))
     assert len(str(refused.value)) < 400
-    for _ in range(2):  # the second time without a look at it
+    for _ in range(2):  # the second time without another translation
         with pytest.raises(UnsupportedRegexError, match="unmatched"):
             compile_java_regex("refused once)")
         monkeypatch.setattr(java_regex, "translate_java_regex", None)

@@ -1,4 +1,4 @@
-"""One request at a time against the coordinator: what is answered, what is written, and what the timers cost."""
+"""One request at a time to the coordinator: its answers, its writes, and the number of its timer operations."""
 
 import ast
 import itertools
@@ -38,7 +38,7 @@ DOC = Path(__file__).parents[3] / "docs" / "coordination.md"
 
 
 class Desk:
-    """A coordinator, asked one thing after the other; answers and writes are kept."""
+    """Sends requests to a coordinator one after another, and keeps its answers and effects."""
 
     def __init__(self, **settings):
         suffixes = itertools.count(1)
@@ -51,7 +51,7 @@ class Desk:
         self.effects = []
 
     def ask(self, kind, group="g", **fields):
-        """The answer, or the handle for which it will come."""
+        """Send a request. Returns: the answer, or the request's handle in self.answers if the answer comes later."""
         handle = next(self.handles)
         self.take(self.coordinator.handle(kind(handle, group, **fields), self.now))
         return self.answers.get(handle, handle)
@@ -374,7 +374,7 @@ def test_a_timer_that_never_fires_leaves_nothing_however_often_it_is_set_anew():
 
 
 def operations_of_a_round(members):
-    """Timer operations for a heartbeat of each of so many members, once all of them have joined."""
+    """Return the timer operations of one heartbeat of each member, in a group of this size that has settled."""
     desk = Desk()
     group = "g"
     handles = [desk.join(session_ms=10_000 + number % 100, id_first=True) for number in range(members)]

@@ -1,7 +1,7 @@
-"""Conversations recorded from real brokers: the coordinator answers the same, but for the differences that are listed.
+"""Conversations recorded from real brokers: the coordinator gives the same answers, except for listed differences.
 
-Recorded by `python -m tests.support.record_group_conversations`. Errors, generations, leaders, member lists,
-assignments and which requests wait are compared; member ids have names instead.
+`python -m tests.support.record_group_conversations` records them. The test compares errors, generations, leaders,
+member lists, assignments and which requests wait. Names stand for member ids.
 """
 
 import json
@@ -29,7 +29,7 @@ DIFFERENCES: dict[str, dict[str, set[int]]] = {
     },
     "2.8.2": {"static_member_starts_again, new": {7}},
 }
-"""{version: {conversation: the answers, counted from 0, that differ}}. docs/coordination.md says what they are."""
+"""{version: {conversation: indexes of the answers that differ}}. docs/coordination.md explains the differences."""
 
 
 def ours(name):

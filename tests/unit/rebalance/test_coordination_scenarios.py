@@ -1,4 +1,4 @@
-"""The coordinator with model members: the sequence of the group's states, and how many joins were sent."""
+"""The coordinator with model members: the sequence of the group's states, and the number of joins."""
 
 import pytest
 
@@ -16,7 +16,7 @@ def world():
 
 
 def settled(world, *members):
-    """All are members of one generation, and every partition has one of them."""
+    """Check that all are members of one generation, and that each partition belongs to exactly one of them."""
     assert {member.phase for member in members} == {Phase.MEMBER}
     assert {member.generation for member in members} == {world.group.generation}
     assert sorted(p for member in members for p in member.partitions) == list(PARTITIONS)
@@ -28,7 +28,7 @@ def joins(*members):
 
 
 def group_of(world, count, **how):
-    """A settled group of so many members, whose story so far is forgotten."""
+    """Return the members of a settled group, with all records of how it settled cleared."""
     members = [world.member(f"m{number}", **how) for number in range(count)]
     for member in members:
         member.join()
@@ -282,7 +282,7 @@ def test_a_rebalance_timeout_longer_than_the_session_waits_for_a_member_that_sen
     world = World()
     a, b = group_of(world, 2, session_ms=6_000, rebalance_ms=60_000)
     a.join()
-    for _ in range(20):  # it lives, and is slow to give up what it has: it does not join yet
+    for _ in range(20):  # b is alive, but does not join yet: it is slow to release its partitions
         world.pass_time(2_000, silent=[b])
         handle = world.ask(b, Heartbeat, member_id=b.member_id, generation=b.generation)
         [(_, answer)] = [reply for reply in world.replies if reply[0] == handle]
@@ -295,13 +295,13 @@ def test_a_rebalance_timeout_longer_than_the_session_waits_for_a_member_that_sen
     assert world.states == REBALANCE
 
 
-# The coordinator is lost in five places. Each time the successor goes on from what is stored.
+# The coordinator is lost in five places. Each time the successor goes on from the stored state.
 
 
 def test_lost_before_it_announces_a_change_the_group_continues_and_the_newcomer_joins_the_successor(world):
     a, b = group_of(world, 2)
     c = world.member("c")
-    c.join()  # the change is seen, and nothing is sent
+    c.join()  # the coordinator notices the change, and has sent nothing yet
     world.crash()
     world.beat(a, b)
     assert world.states == [PREPARING, "lost", STABLE], "a and b differ in nothing from what is stored"
@@ -318,7 +318,7 @@ def test_lost_after_it_announced_a_change_to_some_a_follower_that_joins_again_is
     d = world.member("d")
     d.join()
     told.beat()
-    world.deliver(1)  # told joins again; the other two have heard of nothing
+    world.deliver(1)  # the member `told` joins again; the other two do not know of the change
     world.members.remove(d)  # the newcomer dies with the coordinator
     world.crash()
     world.reconnect(told)
@@ -355,7 +355,7 @@ def test_lost_after_the_write_and_before_any_reply_every_member_gets_the_written
     world.crash()
     assert world.states == [*REBALANCE, "lost", STABLE]
     for member in members:
-        if member.phase is Phase.SYNCING:  # a client asks again what it asked
+        if member.phase is Phase.SYNCING:  # a client repeats its request
             member.sync({})
         elif member.phase is Phase.JOINING:
             member.join()

@@ -1,4 +1,4 @@
-"""One member after another over an in-memory ZooKeeper: what they own, what they read, what they leave alone."""
+"""Members over an in-memory ZooKeeper: the partitions that they own, and the znodes that they read or leave alone."""
 
 import pytest
 
@@ -89,12 +89,12 @@ def test_a_rebalance_after_one_join_reads_the_list_and_one_registration(group):
     for _ in range(100):
         if a.coordinator.turn() > 0:
             break
-    # the list of ids, the new registration, a look at the owner znodes that go, and their release
+    # reads of the list of ids, of the new registration and of the owner znodes to release, then the release
     assert dict(group.server.requests) == {"get_children": 1, "multi_read": 2, "multi": 1}
 
 
 def test_brokers_that_come_and_go_and_leaders_that_move_are_no_reason_to_rebalance(group):
-    """Every restart of a broker made the whole group rebalance."""
+    """Regression: every restart of a broker made the whole group rebalance."""
     a = group.join("a", {"t": 1})
     group.settle()
     a.delivery.log.clear()
@@ -339,7 +339,7 @@ def test_nothing_is_decided_in_a_session_that_the_member_has_not_heard_of_yet(gr
     a = group.join("a", {"t": 1})
     group.settle()
     a.delivery.log.clear()
-    # the list of members changes, and the end of the session is still on its way
+    # the watch on the list of members fires first; the event of the session's end is still to come
     group.server.expire(a.store.session_id)
     inbox = a.coordinator._mailbox._inbox
     late = {key: mail for key, mail in inbox.items() if isinstance(mail, SESSION_EVENTS)}
@@ -357,7 +357,7 @@ def test_nothing_is_decided_in_a_session_that_the_member_has_not_heard_of_yet(gr
 
 
 def test_an_owner_znode_that_another_client_deletes_is_claimed_again_before_the_next_audit(group):
-    """A JVM member deletes by path alone, and the partition had no owner znode for half a minute."""
+    """Regression: after a JVM member deleted it by path alone, the partition had no owner znode for half a minute."""
     a = group.join("a", {"t": 1})
     group.settle()
     group.pass_time(1.5)
@@ -461,7 +461,7 @@ def test_an_owner_znode_deleted_while_the_connection_was_away_is_claimed_again_w
 
 
 def test_members_that_start_together_claim_each_partition_once(group):
-    """A redeployment that starts all members anew does not divide once for each of them."""
+    """A redeployment that starts all members anew leads to one rebalance, not to one for each member."""
     a = group.join("a", {"t": 1}, gather_ms=3000)
     group.pass_time(2.0)
     b = group.join("b", {"t": 1}, gather_ms=3000)

@@ -1,4 +1,4 @@
-"""A coordinator's counts of its own doings, and its signs of life."""
+"""The counters of a coordinator, and the signs that it is alive."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_rebalances_are_counted_by_whether_partitions_moved(group):
     group.settle()
     assert first.coordinator.counters.rebalances["moved"] == 2
     assert sum(first.coordinator.counters.durations) == 2
-    group.join("c", {"u": 1})  # of another topic: nothing moves
+    group.join("c", {"u": 1})  # it subscribes to another topic, so nothing moves
     group.settle()
     assert first.coordinator.counters.rebalances["moved"] == 2
     assert first.coordinator.counters.rebalances["unchanged"] >= 1
@@ -41,7 +41,7 @@ def test_owners_in_the_way_are_conflicts_and_giving_up_is_counted_once(group):
     group.admin.delete("/consumers/g/owners/t/0")
     group.settle()
     assert (member.phase, counters.rebalances["moved"]) == (Phase.STABLE, 1)
-    # how long it took, from the first step to the last
+    # the rebalance lasts from its first step to its last
     assert counters.duration_sum_s >= 60.0
 
 

@@ -1,4 +1,4 @@
-"""Topics that are deleted while a group consumes them, and come back as other topics of the same name."""
+"""Topics that an operator deletes while a group consumes them, and creates again under the same name."""
 
 import logging
 
@@ -35,7 +35,7 @@ def test_a_deleted_topic_is_buried_without_a_commit_and_its_owner_znodes_go():
 
 
 def test_topics_of_a_member_whose_id_another_one_has_taken_are_not_taken_for_deleted_ones():
-    """No member subscribed to the topics any more, so the reader had not read them, and the member did not commit."""
+    """Regression: as no member subscribed to the topics any more, the reader did not read them; no commit followed."""
     group = Group({"t": 2, "u": 1})
     member = consumed(group)
     thief = MemoryStore(group.server)
@@ -111,7 +111,7 @@ def test_a_break_of_the_connection_in_which_a_topic_was_replaced_is_no_hiding_pl
 
 
 class ReplacingDelivery(RecordingDelivery):
-    """As partitions end, their topic is replaced before the request of the last commit arrives."""
+    """When partitions end, an operator replaces their topic before the request of the last commit arrives."""
 
     def __init__(self, group, store):
         super().__init__()
@@ -143,7 +143,7 @@ def test_a_last_commit_just_after_its_topic_was_replaced_is_disowned_before_the_
     runner = member.coordinator._runner
     member.delivery = runner._delivery = runner._reconciler._delivery = delivery
     before = group.owners("t")
-    # in haste there is no second try
+    # a member that leaves in haste does not try again
     delivery.failures = [ConnectionLostError("no answer")] * (0 if reason == "leaves in haste" else failures)
     if reason == "another member joins":
         group.join("b", {"t": 1})

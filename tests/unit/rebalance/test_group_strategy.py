@@ -1,4 +1,4 @@
-"""By which strategy a group divides its partitions, as its owner znodes show."""
+"""The strategy by which a group divides its partitions, as its owner znodes show it."""
 
 import pytest
 from hypothesis import assume, given
@@ -35,7 +35,7 @@ def owners_by(strategy, group):
     return {tp: str(thread) for tp, thread in strategy.assign(group).items()}
 
 
-# dealt in the order 10 11 0 1 ... 9 from 1.0 on, 0 1 ... 11 before
+# round-robin goes through the partitions in the order 10 11 0 1 ... 9 from 1.0 on, 0 1 ... 11 before
 TELLING = snapshot({"g_a": {"topic-1": 1}, "g_b": {"topic-1": 1}, "g_c": {"topic-1": 1}}, {"topic-1": 12})
 
 
@@ -104,7 +104,7 @@ def test_a_mismatch_names_the_settings_to_change():
 
 
 def test_the_asking_member_may_own_nothing():
-    """Others hold what range gives them, with me among them; round-robin never lets me have my share."""
+    """The others own their shares by range, computed with me as a member; by round-robin I could never get mine."""
     mine = {tp for tp, thread in RANGE.assign(TELLING).items() if thread.consumer_id == "g_b"}
     owners = {tp: text for tp, text in owners_by(RANGE, TELLING).items() if tp not in mine}
     assert find_mismatch(TELLING, owners, RR_1_0) is None

@@ -1,4 +1,4 @@
-"""Warnings about a group: what cannot work in it, in a sentence."""
+"""Warnings about a group; each states in a sentence something that cannot work."""
 
 import pytest
 
@@ -28,7 +28,7 @@ WVANBERGEN = b'{"pattern":"static","subscription":{"t":1},"timestamp":"141639239
 
 
 def snapshot(registrations, topics):
-    """As a reader makes it from these bytes."""
+    """Return the snapshot that a reader makes of registrations with these bytes."""
     members, unreadable, kinds = {}, {}, {}
     for name, data in sorted(registrations.items()):
         kinds[name] = registration_kind(name, data)

@@ -1,4 +1,4 @@
-"""Java's regular expressions, as far as no Java is needed; test_java_regex_against_java.py asks it."""
+"""Java's regular expressions, tests without a JVM; test_java_regex_against_java.py compares with Java itself."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The translation against java.util.regex itself, kept running as a child that answers line by line.
+"""Our translation compared with java.util.regex, in a child process that answers line by line.
 
-REGEX_EXAMPLES=50000 makes a hunt of the last test. What it finds goes into TABLE, in the form in which it is printed.
+With REGEX_EXAMPLES=50000 the last test hunts for differences. Add each one to TABLE in the form in which it is printed.
 """
 
 from __future__ import annotations
@@ -347,7 +347,7 @@ a||b
 
 
 class Java:
-    """A running MatchTopics."""
+    """A JVM that runs MatchTopics."""
 
     def __init__(self) -> None:
         self.process = subprocess.Popen(
@@ -358,7 +358,7 @@ class Java:
         )
 
     def verdicts(self, regex: str, topics: list[str]) -> str:
-        """1 or 0 for each topic, invalid, or broken where Java itself fails on what it compiled."""
+        """Return 1 or 0 for each topic; "invalid"; or "broken" if Java compiles the expression but fails to match."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         self.process.stdin.write(f"{regex.encode().hex()}\t{' '.join(topics)}\n")
@@ -377,7 +377,7 @@ def java():
 
 
 def ours(regex: str, topics: list[str]) -> str:
-    """As Java.verdicts, or refused."""
+    """Return our verdicts in the form of Java.verdicts, or "refused"."""
     try:
         match = compile_java_regex(regex).match
     except UnsupportedRegexError:
@@ -385,7 +385,7 @@ def ours(regex: str, topics: list[str]) -> str:
     return "".join("1" if match(topic) else "0" for topic in topics)
 
 
-# what Java compiles and we refuse, so that a new refusal does not slip in
+# the expressions that Java compiles and we refuse; listed, so that no new refusal goes unnoticed
 REFUSED = r"""
 \1\Q0\E
 [a&&]

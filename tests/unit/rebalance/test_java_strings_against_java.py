@@ -1,4 +1,4 @@
-"""Hashes and order of texts against java.lang.String itself, kept running as a child that answers line by line."""
+"""Hashes and order of texts compared with java.lang.String, in a child process that answers line by line."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SOURCE = Path(__file__).parent / "testdata" / "HashAndOrder.java"
 
 
 class Java:
-    """A running HashAndOrder."""
+    """A JVM that runs HashAndOrder."""
 
     def __init__(self) -> None:
         self.process = subprocess.Popen(
@@ -33,7 +33,7 @@ class Java:
         )
 
     def judge(self, texts: list[str]) -> tuple[list[int], list[int]]:
-        """The hash of each text, and their indexes in order; equal ones stay as they were."""
+        """Return the hash of each text, and the texts' indexes in Java's order; equal texts keep their order."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         line = " ".join(text.encode("utf-16-be", "surrogatepass").hex() for text in texts)
@@ -68,13 +68,13 @@ def test_characters_of_one_and_of_two_units_hash_as_in_java(java):
 
 
 def test_every_character_there_is_has_its_place_as_in_java(java):
-    # one of each 16 and all round the borders where code points and UTF-16 units sort differently
+    # every 16th code point, and all near the borders where code points and UTF-16 units sort differently
     codes = sorted({*range(0, sys.maxunicode + 1, 16), *range(0xD7F0, 0xE010), *range(0xFFF0, 0x10010)}, reverse=True)
     texts = [chr(code) for code in codes]
     assert java.judge(texts)[1] == ours(texts)[1]
 
 
-# half surrogate pairs too: nothing keeps them out of a Java text
+# lone surrogates too: a Java text may contain them
 ANYTHING = st.text(st.characters(exclude_categories=()), max_size=12)
 PRONE = st.text(
     st.sampled_from("a\u00e9\ud7ff\ud800\udbff\udc00\udfff\ue000\ufffd\uffff\U00010000\U0010ffff"), max_size=6

@@ -1,4 +1,4 @@
-"""How long a member may hand out without another word from ZooKeeper."""
+"""The lease: for how long a member may hand out messages without another answer from ZooKeeper."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from zk_layout.memory_store import MemoryStore, MemoryZooKeeper
 
 
 class Rig:
-    """A store whose session lasts six seconds, and the lease on what it owns."""
+    """A store whose session lasts six seconds, and the member's lease."""
 
     def __init__(self):
         self.clock = FakeClock()
@@ -35,7 +35,7 @@ def test_heartbeats_alone_prolong_a_lease_and_nothing_is_asked_for_it(rig):
 
 
 def test_a_process_that_stood_still_for_longer_than_its_session_may_hand_out_nothing(rig):
-    """It was stopped, others took its partitions, and it went on handing out what it had."""
+    """Regression: a stopped process woke after others had taken its partitions, and handed out its fetched messages."""
     assert rig.lease.holds()
     rig.server.stall(rig.store)
     rig.clock.now += 6

@@ -1,4 +1,4 @@
-"""A member leaves, or another one has its id: what changes meanwhile, and what is left in ZooKeeper."""
+"""A member leaves, or another client has its id: changes that happen meanwhile, and the znodes that remain."""
 
 import pytest
 
@@ -99,7 +99,7 @@ def test_a_led_member_whose_last_request_is_answered_too_late_does_not_join_agai
     leader, *others = [(group.join(name, {"t": 1}, led=led), group.pass_time(3.0))[0] for name in "xyz"]
     assert group.admin.get_data(leader_path(GROUP)).data == b"g_x"
     no_answer = Refusal(ConnectionLostError("no answer in time"))
-    # the first multi is carried out, and the look of the next try fails
+    # the first multi succeeds but its answer is lost, and the read of the next try fails
     fates, asked = [no_answer, fate], []
 
     def fail(session, kind):
@@ -135,7 +135,7 @@ def test_a_member_whose_id_another_session_has_leaves_its_group_to_that_one(led,
     second = group.join("x", {"t": 1}, led=led)
     group.pass_time(3.0)
     assert (len(first.owned), len(second.owned)) == ((6, 0) if is_alone else (3, 0))
-    # the second one hears of it first
+    # the second member takes its turn first, and so hears of the deletion first
     group.members.remove(second)
     group.members.insert(0, second)
     group.admin.delete(ID)

@@ -1,4 +1,4 @@
-"""The cost of one more member to each member of a led group, in requests: no threads, no time."""
+"""The requests that one more member costs each member of a led group; without threads and real time."""
 
 from collections import Counter
 
@@ -10,11 +10,11 @@ from zk_layout.paths import ConsumerIdPath
 
 SIZES = (4, 16, 64)
 GENERATIONS = {"range": 1, "cooperative-sticky": 2}
-"""That one more member leads to. A cooperative group has a second one, in which the newcomer gets what was given up."""
+"""{strategy: generations after a member joins}. A cooperative newcomer gets what others release in the second."""
 
 
 class Led:
-    """A led group at rest, and what its members read and write from now on."""
+    """A settled led group; counts its members' reads and writes from then on."""
 
     def __init__(self, strategy, size):
         self.group = Group({"t": 2 * (size + 1)})
@@ -22,7 +22,7 @@ class Led:
         for number in range(size):
             self.group.join(f"m{number:02}", {"t": 1}, led=strategy)
         self.settle()
-        # owner znodes are watched once all is quiet
+        # members watch their owner znodes once they have been settled for a second
         self.group.pass_time(1.5)
         self.members = list(self.group.members)
         self.kinds = {member: Counter() for member in self.members}
@@ -55,7 +55,7 @@ class Led:
 
 @pytest.fixture(scope="module", params=GENERATIONS)
 def changes(request):
-    """Each size of group after one more member has joined."""
+    """Return a group of each size, to which one more member has joined."""
     groups = []
     for size in SIZES:
         led = Led(request.param, size)
@@ -81,7 +81,7 @@ def test_a_member_writes_its_znode_once_and_reads_round_and_generation_once_in_a
 
 def test_the_cost_of_a_change_for_a_member_does_not_grow_with_the_group(changes):
     def dearest(led):
-        """The most that any member but the leader asked, by kind of request."""
+        """Return, for each kind of request, the most that any member but the leader made."""
         most = Counter()
         for member in led.members:
             if member is not led.leader:

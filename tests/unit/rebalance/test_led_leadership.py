@@ -1,4 +1,4 @@
-"""A new leader takes over from the last one's znodes, without threads."""
+"""A new leader takes over from the znodes of the last leader; without threads."""
 
 import tracemalloc
 
@@ -43,7 +43,7 @@ class World:
         return store
 
     def tell(self, store, name, topics, strategy="range", rebalance_timeout_ms=1000):
-        """A member joins, whatever it told before."""
+        """Let a member join with these topics; its earlier znode goes."""
         path = member_path("g", name)
         if store.exists(path) is not None:
             store.delete(path)
@@ -53,7 +53,7 @@ class World:
         store.create(path, encode_joining(joining), ephemeral=True, make_parents=True)
 
     def lead(self, name="a", strategy="range", store=None):
-        """A new leader, which has looked once; the last one's znode is gone."""
+        """Delete the last leader's znode. Returns: a new leader that has looked at the group once."""
         store = store or self.leaders
         if store.exists(leader_path("g")) is not None:
             store.delete(leader_path("g"))
@@ -181,7 +181,7 @@ def test_a_generation_that_a_stranger_wrote_before_the_leader_asked_for_a_round_
 
 def test_a_member_that_left_and_joined_in_one_session_without_a_leader_has_joined_anew(world):
     before = world.generation()
-    # its znode is another one, of the same version and the same session
+    # this creates the member's znode anew, with the same version and in the same session
     world.tell(world.other, "b", ("t", "u"))
     world.lead()
     assert world.round().number > before.round
@@ -196,7 +196,7 @@ def test_a_new_leader_ends_the_round_that_the_last_one_began_though_no_member_sa
     newcomer.close()
     successor = world.lead("e", store=world.connect())
     assert world.generation() == before
-    # both join the round and say what they said before
+    # both join the round with their earlier offers
     world.tell(world.leaders, "a", ("t", "u"))
     world.look(successor)
     assert world.generation() == before
@@ -213,7 +213,7 @@ def test_a_leader_that_was_replaced_and_does_not_know_it_writes_no_generation():
     first = world.lead()
     world.lead("c", store=world.connect())
     before = world.generation()
-    # one member alone: the next generation needs no round, and so no other write
+    # with one member the next generation needs no round, so the leader makes no other write
     world.tell(world.leaders, "a", ("t",))
     with pytest.raises(DeposedError):
         world.look(first)
@@ -223,7 +223,7 @@ def test_a_leader_that_was_replaced_and_does_not_know_it_writes_no_generation():
 def test_a_leader_without_the_groups_strategy_keeps_all_shares(world, caplog):
     before = world.generation()
     leadership = world.lead("c", "failover", world.connect())
-    # a has changed, and both join the round that this leader asks for
+    # a changes its topics, and both members join the round that this leader begins
     world.tell(world.leaders, "a", ("t", "u"))
     world.look(leadership)
     world.tell(world.other, "b", ("t",))

@@ -1,4 +1,4 @@
-"""What a division of many topics and partitions costs: comparisons are counted, so no clock is needed."""
+"""The cost of assignments of many topics and partitions; counts comparisons, so it needs no clock."""
 
 import pytest
 
@@ -17,7 +17,7 @@ SIZES = (100, 400)
 
 
 class Compared:
-    """Counts the comparisons of numbers and names that are made by it."""
+    """Makes numbers and names, and counts their comparisons."""
 
     def __init__(self):
         self.times = 0

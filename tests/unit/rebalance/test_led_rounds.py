@@ -72,7 +72,7 @@ def test_a_newcomer_that_a_generation_counts_in_does_not_join_its_round_once_mor
     create = third.store.create
 
     def create_after_the_round(path, *args, **kwargs):
-        # third has looked whether a round is asked for, and has not told what it offers
+        # the third member has read the round, and has not written its offer yet
         if path == member_path(GROUP, third.consumer_id):
             led.until(lambda: led.round() > asked, led.first)
         return create(path, *args, **kwargs)
@@ -111,7 +111,7 @@ def test_a_member_whose_next_words_a_stranger_wrote_before_it_gets_its_share_bac
     number, told = led.generation().number, led.told(second)
     joining = decode_joining(path, second.consumer_id, admin.get_data(path).data)
     again = Protocol("range", encode_subscription(replace(told, generation=number)))
-    # with all that the last leader wrote gone, generations are counted anew, and the second has this number
+    # the leader's znodes go, so generation numbers begin anew and reach the number in the second member's offer
     admin.set_data(path, encode_joining(replace(joining, protocols=(again,))))
     admin.delete(leader_path(GROUP))
     admin.delete(generation_path(GROUP))
@@ -154,13 +154,13 @@ def test_a_leader_that_refuses_itself_for_a_strangers_words_leads_again_if_nobod
 
 @pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
 def test_a_new_leader_of_a_member_in_whose_place_a_stranger_told_of_another_strategy_gets_on(strategy):
-    """It loaded that member with the other strategy, was refused itself, and asked to join again without end."""
+    """Regression: the leader loaded that member with the other strategy, was refused, and asked to join without end."""
     led = Led(strategy)
     second = led.join_and_settle("b")
     path = member_path(GROUP, second.consumer_id)
     joining = decode_joining(path, second.consumer_id, led.group.admin.get_data(path).data)
     unknown = Protocol("unknown", joining.protocols[0].metadata)
-    # the last leader died after it had asked for a round
+    # as if the last leader had died after it began a round
     asked = Round(
         led.round() + 1, frozenset(led.generation().shares[one].consumer_id for one in led.generation().shares)
     )
@@ -176,7 +176,7 @@ def test_a_new_leader_of_a_member_in_whose_place_a_stranger_told_of_another_stra
 
 @pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
 def test_a_member_whose_last_words_name_other_topics_than_it_has_joins_anew(strategy):
-    """Another member had run under its id, and a generation was made of what it had said of that one's topics."""
+    """Regression: another client had run under its id, and the leader assigned by an offer of that client's topics."""
     led = Led(strategy)
     mine, number = led.first.led._mine, led.generation().number
     mine.joined = replace(mine.joined, topics=())
@@ -188,7 +188,7 @@ def test_a_member_whose_last_words_name_other_topics_than_it_has_joins_anew(stra
 
 
 def test_a_moment_without_a_leader_before_the_last_leader_does_not_count_when_that_one_leaves():
-    """A refused member took the lead at once, although another one could have led."""
+    """Regression: a refused member took the lead at once, although another member could have led."""
     led = Led("range")
     second = led.join("b")
     led.group.settle()
@@ -205,7 +205,7 @@ def test_a_member_that_comes_back_in_a_new_session_takes_no_share_of_its_former_
     second = led.join_and_settle("b")
     number, share = led.generation().number, set(second.owned)
     led.group.server.expire(second.store.session_id)
-    # the leader does not look meanwhile
+    # the leader takes no turn meanwhile
     for _ in range(200):
         second.coordinator.turn()
     assert (led.generation().number, second.owned) == (number, [])
@@ -215,7 +215,7 @@ def test_a_member_that_comes_back_in_a_new_session_takes_no_share_of_its_former_
 
 @pytest.mark.parametrize("forged", ["round", "generation"])
 def test_a_leader_writes_again_what_a_stranger_deletes_and_creates_in_one_request(forged):
-    """The new znode has version 0, which the leader took for one that it had read before its own last write."""
+    """Regression: because of its version 0 the leader took the new znode for one read before its own last write."""
     led = Led("range")
     second = led.join_and_settle("b")
     if forged == "round":
@@ -231,7 +231,7 @@ def test_a_leader_writes_again_what_a_stranger_deletes_and_creates_in_one_reques
 
 
 def test_a_refused_member_leads_where_a_znode_that_no_session_keeps_stands_in_the_leaders_place():
-    """Such a znode counted as a leader for refused members only, so the group had none."""
+    """Regression: only refused members took such a znode for a leader's, so the group had no leader."""
     led = Led("range")
     path, refused = leader_path(GROUP), encode_round(Round(led.round(), refused={led.first.consumer_id: "no"}))
     ops = [DeleteOp(path), CreateOp(path, b"x"), SetOp(round_path(GROUP), refused)]

@@ -1,4 +1,4 @@
-"""Groups whose assignor takes longer than a rebalance may: no threads, and the assignor itself lets the time pass."""
+"""Groups whose assignor takes longer than a rebalance may. The assignor itself moves the clock; without threads."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from rebalance.led.records import decode_generation, generation_path, leader_pat
 from tests.support.group_members import GROUP, Group
 
 LONG_S = 60
-"""Members of these groups may take 5 s to join."""
+"""How long an assignor works, in seconds; members of these groups may take 5 s to join."""
 PARTITIONS = 12
 
 
 class Slow(Assignor):
-    """Deals the partitions out in turn. assigning: called before it does."""
+    """An assignor that gives out the partitions in turn. assigning: called before each assignment."""
 
     name = "slow"
 
@@ -46,7 +46,7 @@ class SlowGroup(Group):
         return decode_generation(path, self.admin.get_data(path).data)
 
     def go_on_without(self, member, seconds=LONG_S):
-        """The others take turns while this member is in the middle of its own."""
+        """Let the other members take turns while this member is in the middle of its turn."""
         self.members.remove(member)
         self.pass_time(seconds)
         self.members.append(member)
@@ -61,7 +61,7 @@ class SlowGroup(Group):
 
 
 def once(action):
-    """An action that is done at the first call alone."""
+    """Return a function that runs the action at its first call only."""
     left = [action]
     return lambda: left.pop()() if left else None
 

@@ -1,4 +1,4 @@
-"""A member of a led group that nobody hears, or that an ACL refuses, step by step, without threads."""
+"""A member of a led group whose offer nobody reads, or whom an ACL refuses, step by step; without threads."""
 
 import pytest
 

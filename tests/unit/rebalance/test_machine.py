@@ -76,7 +76,7 @@ ALL_EVENTS = [
 
 
 def run(*events, state=None):
-    """The state after these events, and the actions of the last one."""
+    """Return the state after these events, and the actions of the last event."""
     state = state or MemberState(session_id=1)
     actions = ()
     for event in events:
@@ -281,11 +281,11 @@ def test_a_closed_member_does_nothing_more():
 
 
 def reachable(depth, policy=POLICY):
-    """Every state that some sequence of events leads to."""
+    """Return every state that a sequence of at most depth events leads to."""
     seen = frontier = {MemberState(session_id=1)}
     for _ in range(depth):
         found = {step(s, e, policy)[0] for s, e in itertools.product(frontier, ALL_EVENTS)}
-        # what is only counted is counted no further than to where it makes a difference
+        # counters go no further than to where they change a decision
         frontier = {s for s in found - seen if s.tries <= 1 and s.looks <= 1}
         seen = seen | frontier
     return seen
@@ -296,7 +296,7 @@ GATHERING = replace(POLICY, gather_ms=3000)
 
 @pytest.mark.parametrize("policy", [POLICY, GATHERING], ids=["plain", "gathering"])
 def test_no_reachable_state_is_a_dead_end(policy):
-    """With the connection back, obstacles gone and timers expiring, every member that is not closed becomes stable."""
+    """Once it is connected, nothing blocks it and timers expire, every member that does not leave becomes stable."""
     mend = (Connected(3), Started(), Registered(), Timer.GATHER, Timer.BACKOFF, Registered(), Timer.GATHER, Timer.DRAIN)
     states = reachable(4, policy)
     assert len(states) > 500
@@ -310,7 +310,7 @@ def test_no_reachable_state_is_a_dead_end(policy):
 
 
 def test_every_waiting_state_has_a_timer_or_an_event_that_ends_it():
-    """A state that waits for a back-off or a drain has started that timer on the way there, never a second one."""
+    """The step into a state that waits for a back-off or a drain starts that timer, and never a second one."""
     for state in reachable(4):
         for event in ALL_EVENTS:
             after, actions = step(state, event, POLICY)

@@ -1,4 +1,4 @@
-"""The mailbox of a coordinator: what is taken first, and when its taker waits."""
+"""The mailbox of a coordinator: the order of its mail, and when the coordinator waits for more."""
 
 import itertools
 import sys
@@ -14,7 +14,7 @@ KINDS = (Errand(print), WatchEvent(WatchKind.CHILDREN, "/a"), Triggered("a"), Dr
 
 
 class Told(SystemClock):
-    """Does not wait; notes whether there was a reason not to."""
+    """A clock that does not wait, but records whether the event was set."""
 
     def __init__(self):
         self.bells = []
@@ -42,7 +42,7 @@ def test_nobody_waits_while_there_is_mail_also_if_a_defect_ended_what_was_done_w
 
 
 class Note:
-    """Mail that counts how often it is compared."""
+    """Mail that counts the comparisons with it."""
 
     compared = 0
 
@@ -69,7 +69,7 @@ def test_what_is_posted_while_much_waits_is_compared_with_its_equals_alone():
 
 @pytest.mark.parametrize("call", ["post", "take", "changed"])
 def test_a_finaliser_that_posts_while_its_thread_holds_the_mailbox_stops_nobody_and_is_heard(call):
-    """The garbage collector runs finalisers at any line: here at the first comparison inside the call."""
+    """The garbage collector may run a finaliser at any line; here while the same thread holds the mailbox's lock."""
     mailbox = Mailbox(SystemClock())
     mailbox.post(WatchEvent(WatchKind.CHILDREN, "/a"))
     mailbox.post(Drained())

@@ -1,4 +1,4 @@
-"""The kind of client that wrote a registration or an owner znode, told from its bytes."""
+"""The kind of client that wrote a registration or an owner znode, recognised by its bytes."""
 
 import json
 from pathlib import Path
@@ -80,7 +80,7 @@ def test_registrations_of_this_project_are_never_taken_for_another_clients(patte
     if pattern is SubscriptionPattern.STATIC or b"\\" not in data:
         assert kind is MemberKind.KAFKA
     else:
-        # a regex in which every backslash is escaped is one that nobody means
+        # nobody means a regex in which every backslash is escaped
         assert kind is (MemberKind.KAFKA_0_8_2 if meant_regex(text) is None else MemberKind.KAFKA_1_0_1)
 
 

@@ -1,4 +1,4 @@
-"""A member logs which of the topics that it names do not exist."""
+"""A member logs which topics of its own subscription do not exist."""
 
 import logging
 
@@ -17,7 +17,7 @@ def warnings_alone(caplog):
 
 
 def missing(caplog):
-    """The lines, as (level, text)."""
+    """Return the log lines about missing topics, as (level, text)."""
     return [(record.levelname, record.message) for record in caplog.records if "there is no topic" in record.message]
 
 
@@ -50,7 +50,7 @@ def test_it_is_told_once_however_often_the_group_is_read(caplog):
 
 
 def test_only_the_member_that_names_it_tells_of_it(caplog):
-    """The names in the registrations of others are whatever their clients wrote, line ends included."""
+    """Other clients may write any names, line ends included, into their registrations; a member logs none of these."""
     group = Group({"t": 2})
     group.join("a", {"t": 1})
     group.settle()

@@ -1,4 +1,4 @@
-"""Members that wait for members that left, over an in-memory ZooKeeper: which takes over what, and when."""
+"""Members that wait for members that left, over an in-memory ZooKeeper: which partitions move, to whom, and when."""
 
 import pytest
 
@@ -24,7 +24,7 @@ def group():
 
 @pytest.fixture
 def three(group):
-    """a, b and c with two partitions each, for a while."""
+    """Let a, b and c settle with two partitions each; their delivery logs are empty."""
     members = [group.join(name, {"t": 1}, **PATIENT) for name in "abc"]
     group.pass_time(2.0)
     for member in members:
@@ -33,7 +33,7 @@ def three(group):
 
 
 def leave(group, member):
-    """In order, as after SIGTERM."""
+    """Let a member leave in order, as after SIGTERM."""
     member.coordinator.close(5)
     while not member.coordinator.is_closed:
         member.coordinator.turn()
@@ -42,7 +42,7 @@ def leave(group, member):
 
 
 def moved(member):
-    """The requests to a member's delivery about partitions."""
+    """Return the calls of a member's delivery that name partitions."""
     return [entry for entry in member.delivery.log if entry[1]]
 
 
@@ -170,7 +170,7 @@ def test_a_member_that_loses_its_session_while_it_waits_takes_back_its_own_and_k
 
 
 def test_when_all_sessions_end_at_once_everybody_takes_back_its_own(group, three):
-    """ZooKeeper is away for longer than the sessions last: the first member back takes no other's partitions."""
+    """As after a ZooKeeper outage longer than the sessions: the first member back takes no other's partitions."""
     for member in three:
         group.server.expire(member.store.session_id)
     for member in three:
@@ -263,7 +263,7 @@ def test_a_member_without_the_setting_is_degraded_until_others_release_its_share
 
 
 class JvmMember:
-    """Registered as one of the JVM, with owner znodes of its own, which it deletes at each change of the group."""
+    """A registration and owner znodes like a JVM member's. The test deletes the owner znodes by release()."""
 
     def __init__(self, group, name, *numbers):
         self.store = MemoryStore(group.server)
@@ -293,7 +293,7 @@ def test_a_jvm_member_that_does_not_wait_gets_its_share_as_soon_as_it_shows_that
     assert owners(group) == "JJaabb"
     leave(group, a)
     group.settle()
-    # of the two that are left J is due 0 1 2 and b 3 4 5; nothing of b's is in J's way, and b does not hurry
+    # the shares are now 0 1 2 for J and 3 4 5 for b; b owns nothing of J's share, and need not release anything
     assert owners(group) == "JJ..bb"
 
 
@@ -307,7 +307,7 @@ def test_a_jvm_members_share_is_released_when_it_has_released_its_own_partitions
     assert owners(group) == "ccddee"
     leave(group, c)
     group.settle()
-    # d is due 0 1 2, e 3 4 5: 3 is kept while e seems to wait
+    # the shares are now 0 1 2 for d and 3 4 5 for e: d keeps 3 while e seems to wait
     assert owners(group) == "..ddee"
     jvm.release()
     group.settle()
@@ -316,7 +316,7 @@ def test_a_jvm_members_share_is_released_when_it_has_released_its_own_partitions
 
 
 def test_a_member_of_the_jvm_that_owned_nothing_is_not_kept_waiting(group):
-    """It would use up its tries, and no operator would see that it does not wait."""
+    """It would use up its tries. It has no owner znode to delete, so it could not show that it does not wait."""
     c, _d = (group.join(name, {"t": 1}, **PATIENT) for name in "cd")
     group.settle()
     JvmMember(group, "e", 4, 5)

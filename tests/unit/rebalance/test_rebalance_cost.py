@@ -1,4 +1,4 @@
-"""The questions of a rebalance to ZooKeeper: none whose answer is known already, and none that has been overtaken."""
+"""The requests of a rebalance to ZooKeeper: none whose answer is known already, and none that is out of date."""
 
 import logging
 
@@ -25,7 +25,7 @@ def static(subscription):
 
 
 class Configured:
-    """A member of which only the id znode is there, under an id that may come back."""
+    """A member with a configured id of which only the id znode exists."""
 
     def __init__(self, server, name, subscription):
         self.store = MemoryStore(server)
@@ -43,7 +43,7 @@ def group():
 
 @pytest.fixture
 def registrations_read(group):
-    """A reader with a store of its own, and the ids that it reads."""
+    """Return a reader with a store of its own, and the list of ids whose registrations it has read."""
     store = MemoryStore(group.server)
     store.start()
     read = []
@@ -114,7 +114,7 @@ def test_ids_in_a_directory_that_was_deleted_and_made_again_are_read_again(group
 
 
 class Multis:
-    """Counts the multis of one member; before: is called ahead of the first request of a kind."""
+    """Counts the requests of one member by kind. before: {kind: called ahead of the first request of that kind}."""
 
     def __init__(self, group, member):
         self.counts = {}
@@ -156,7 +156,7 @@ def test_an_owner_znode_that_a_jvm_member_took_is_not_deleted_though_it_was_watc
     robber = Configured(group.server, "g_z", {"t": 1})
     robber.store.delete(f"{OWNERS}/7")
     robber.store.create(f"{OWNERS}/7", b"g_z-0", ephemeral=True)
-    # only that the group has changed is known when a takes its turn; the rest comes with the first answer
+    # when a takes its turn it knows only that the group changed; the other watch events come with the first answer
     group.server.deliver_next(a.store)
     with caplog.at_level(logging.WARNING):
         turns(a)
@@ -174,7 +174,7 @@ def test_an_owner_znode_that_another_member_takes_while_its_neighbour_is_looked_
         robber.store.delete(f"{OWNERS}/{number}")
         robber.store.create(f"{OWNERS}/{number}", b"g_z-0", ephemeral=True)
 
-    # its watch fires, so a release looks at it
+    # the watch of owner znode 0 fires, so the release reads that znode
     take(0)
     Multis(group, a).before["multi_read"] = lambda: take(1)
     a.coordinator._ownership.release(partitions(0, 1, 2), just_asked=True)
@@ -222,7 +222,7 @@ def test_a_member_that_notices_a_join_while_it_releases_claims_its_new_share(gro
     b = Configured(group.server, "g_b", {"t": 1})
     group.settle()
     assert a.owned == partitions(0, 1, 2, 3)
-    # what b would have is free, and what a has belongs to who comes first
+    # the partitions of b's share are free, and those that a owns belong to the newcomer that sorts first
     Configured(group.server, "g_0", {"t": 1})
     b.leave()
     asked = Multis(group, a)
@@ -297,7 +297,7 @@ def test_a_deleted_registration_is_reported_and_an_ended_session_is_not_taken_fo
     group.server.auto_deliver = False
     with caplog.at_level(logging.WARNING):
         group.server.expire(a.store.session_id)
-        # the list of members changes before the client hears that it is its own session that ended
+        # the list of members changes before the client learns that its own session has ended
         while group.server.deliver_next(a.store):
             turns(a)
     assert a.phase is Phase.STABLE

@@ -1,4 +1,4 @@
-"""Members that read a group while it changes. Turns and deliveries are the test's."""
+"""Members that read a group while it changes. The test decides who takes a turn and when watches fire."""
 
 import logging
 
@@ -36,9 +36,9 @@ def group():
 
 
 def take_turns(*members, turns=200):
-    """Only these take turns, until none has anything to do now."""
+    """Let only these members take turns, until none of them has anything to do now."""
     for _ in range(turns):
-        # a list, so that everybody gets a turn
+        # a list, because all() over a generator would stop at the first busy member
         idle = [member.coordinator.turn() > 0 for member in members]
         if all(idle):
             return
@@ -46,7 +46,7 @@ def take_turns(*members, turns=200):
 
 
 class Interruption:
-    """Runs something just before the n-th request of a kind that a store makes."""
+    """Runs a function just before the n-th request of a kind that a store makes."""
 
     def __init__(self, server, store, kind, what, *, nth=1):
         self.left = nth
@@ -140,7 +140,7 @@ def test_a_member_joins_though_an_operator_deletes_the_group_meanwhile(group, nt
             if group.admin.exists(path):
                 group.admin.delete(path)
 
-    # creates of the id znode (refused), of its three parents, and of the id znode again
+    # the member creates the id znode (refused), its three parents, and the id znode again
     interruption = Interruption(group.server, a.store, "create", delete_group, nth=nth)
     take_turns(a)
     assert interruption.done
@@ -172,7 +172,7 @@ def test_a_member_that_vanishes_between_list_and_read_is_no_member(group):
 def test_a_topic_listed_and_deleted_before_it_is_read_counts_as_none_and_is_followed_when_it_returns(group):
     group.create_topic("new", 2)
     a = group.join("a", {"t|new": 1}, pattern=WHITE_LIST)
-    # the topics' data is read with watches, one request each, "new" first
+    # the member reads each topic with a watch in a request of its own, "new" first
     vanish = Interruption(group.server, a.store, "get_data", lambda: group.admin.delete("/brokers/topics/new"))
     group.settle()
     assert vanish.done
@@ -207,7 +207,7 @@ def test_an_owner_that_vanishes_between_the_claim_and_the_look_at_it_is_claimed_
     looks = []
 
     def release(session_id, kind):
-        # the look that follows the refused claim
+        # just before the read that follows the refused claim
         if session_id == a.store.session_id:
             looks.append(kind)
             if looks[-2:] == ["multi", "get_data"] and group.admin.exists(path) is not None:
@@ -238,7 +238,7 @@ def test_an_owner_that_comes_between_the_look_and_the_claim_is_waited_for(group)
 
 
 def test_a_registration_that_is_filled_in_later_is_read_then(group, caplog):
-    """kafka-node creates its znode empty; members of Kafka see what it says at their next rebalance."""
+    """kafka-node creates its znode empty and fills it in later; JVM members read it at their next rebalance only."""
     a = group.join("a", {"t": 1})
     group.settle()
     node = f"{IDS}/g_{UUID}"
@@ -257,7 +257,7 @@ def test_a_registration_filled_in_between_the_read_and_the_watch_is_not_missed(g
     group.admin.create(node, None, ephemeral=True, make_parents=True)
     a = group.join("a", {"t": 1})
     text = b'{"version":1,"subscription":{"t": 1},"pattern":"white_list","timestamp":"1"}'
-    # the first watched read, after the unwatched one of all registrations
+    # the first read with a watch follows a read of all registrations without one
     fill = Interruption(group.server, a.store, "get_data", lambda: group.admin.set_data(node, text))
     take_turns(a)
     assert fill.done
@@ -265,7 +265,7 @@ def test_a_registration_filled_in_between_the_read_and_the_watch_is_not_missed(g
 
 
 def test_a_configured_id_that_lives_again_with_another_subscription_is_read_again(group):
-    """Two looks at the list of ids show the same names, and yet the member is another."""
+    """Two reads of the list of ids give the same names, but another member has one of them."""
     a = group.join("a", {"t": 1})
     group.settle()
     first = MemoryStore(group.server)
@@ -349,7 +349,7 @@ def test_no_foreign_owner_stops_a_member_for_longer_than_it_is_there(group, text
 
 
 def test_a_member_escaped_twice_is_judged_as_all_others_judge_it(group, caplog):
-    """A whitelist t\\d of Kafka 1.1.1: it gets nothing from anybody, so a member of ours must take all."""
+    """A whitelist t\\d of Kafka 1.1.1: all other members give it nothing, so a member of ours must take everything."""
     written = b'{"version":1,"subscription":{"t\\\\\\\\d*":1},"pattern":"white_list","timestamp":"1416392398000"}'
     with caplog.at_level(logging.WARNING):
         group.admin.create(f"{IDS}/g_0", written, ephemeral=True, make_parents=True)
@@ -394,7 +394,7 @@ def test_a_member_whose_id_is_deleted_and_taken_by_another_releases_its_partitio
         thief.create(znode, static(subscription), ephemeral=ephemeral)
 
     if seen_deleted:
-        # a has read the list without itself, and registers again: the other one is quicker
+        # a has read the list without itself and registers again, but another client takes the id first
         interruption = Interruption(group.server, a.store, "create", take)
         group.pass_time(0.1)
         assert interruption.done
@@ -403,7 +403,7 @@ def test_a_member_whose_id_is_deleted_and_taken_by_another_releases_its_partitio
     group.pass_time(30)
     assert a.owned == []
     assert a.delivery.flowing == set()
-    assert a.phase is Phase.DEGRADED  # as a newcomer whose id is taken
+    assert a.phase is Phase.DEGRADED  # like a newcomer whose id is taken
     assert f"{a.consumer_id}-0" not in group.owners("t").values()
     thief.delete(znode)
     thief.close()
@@ -465,7 +465,7 @@ def test_a_member_does_not_use_a_registration_that_another_client_wrote_in_its_n
     group.settle()
     a.delivery.log.clear()
     group.admin.set_data(f"{IDS}/g_a", static({"other": 1}))
-    # somebody came and went: all registrations are read again
+    # another member joins and leaves, so a reads all registrations again
     group.admin.create(f"{IDS}/g_x", static({"t": 1}))
     group.admin.delete(f"{IDS}/g_x")
     group.settle()

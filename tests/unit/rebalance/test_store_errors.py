@@ -1,4 +1,4 @@
-"""A member whose store fails: each request once, with every error that a store may end in, carried out or not."""
+"""A member whose store fails: each request once, with each error of a store, whether the server did it or not."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ ERRORS = {
 
 
 def owner_znodes(group):
-    """{(topic, partition): session}."""
+    """Return {(topic, partition): session id of the owner znode}."""
     found = {}
     for topic in group.admin.get_children(f"/consumers/{GROUP}/owners"):
         for number in group.admin.get_children(f"/consumers/{GROUP}/owners/{topic}"):
@@ -55,7 +55,7 @@ def knows_what_it_owns(group, member):
 
 
 def settle(group):
-    """As the coordinators' threads, which outlive an error that nobody foresaw."""
+    """Let all take turns until they are idle; an injected error stops no member, as in the coordinators' threads."""
     while True:
         try:
             return group.settle()
@@ -64,7 +64,7 @@ def settle(group):
 
 
 class FailingWatches:
-    """Lets each request of one session that watches owner znodes fail."""
+    """Fails each request of one session that sets watches on owner znodes."""
 
     def __init__(self, fault, session_id):
         self._fault = fault
@@ -75,7 +75,7 @@ class FailingWatches:
 
 
 class Failing:
-    """Lets the n-th request of one session fail."""
+    """Fails the n-th request of one session."""
 
     def __init__(self, fault):
         self.fault = fault
@@ -99,7 +99,7 @@ def test_after_any_failed_request_of_a_join_or_release_the_member_settles_and_kn
         # a claim takes several requests
         group.server.max_multi_bytes = 600
         failing = group.server.fault = Failing(fault)
-        # one that joins while the request fails, then releases half while the next one fails
+        # the n-th request falls into this member's join, or into its release of half when b joins
         member = group.join("a", {"t": 1, "u": 1})
         failing.session_id, failing.left = member.store.session_id, number
         settle(group)
@@ -122,7 +122,7 @@ def test_after_any_failed_request_of_a_led_member_the_group_settles_and_divides_
     for number in range(1, 100):
         group = Group({"t": 4})
         failing = group.server.fault = Failing(ERRORS[error])
-        # the leader, and the first to tell and to be told
+        # the leader, which is also the first member to write an offer and to read its share
         member = group.join("a", {"t": 1}, led="range")
         failing.session_id, failing.left, failing.kinds = member.store.session_id, number, kinds
         settle(group)
@@ -152,14 +152,14 @@ def test_a_member_that_could_not_watch_its_owner_znodes_deletes_none_that_is_ano
     taken = f"/consumers/{GROUP}/owners/t/1"
     group.admin.delete(taken)
     group.admin.create(taken, b"g_b-0", ephemeral=True)
-    # by which the member gives the partition up
+    # its join makes the member give the partition up
     group.join("b", {"t": 1})
     settle(group)
     assert owner_znodes(group)["t", 1] == group.admin.session_id
 
 
 class CommittingDelivery(RecordingDelivery):
-    """Commits in one request when partitions end."""
+    """A delivery that commits in one request when partitions end."""
 
     def __init__(self, store):
         super().__init__()
@@ -195,9 +195,9 @@ class Outage:
 
 
 def leaving(make_fault, led=None):
-    """Let a member leave while its n-th request fails, for every n: each group, member and delivery 5 s later.
+    """Let a member leave while its n-th request fails, for every n. Yields: (group, member, delivery) 5 s later.
 
-    led: the strategies of a group that a member leads; it is that member.
+    led: the strategies of a led group, which this member leads; None for a classic group.
     """
     for number in range(1, 30):
         group = Group({"t": 12, "u": 1})
@@ -206,7 +206,7 @@ def leaving(make_fault, led=None):
         group.pass_time(1.0)
         assert len(member.owned) == 13
         assert led is None or group.admin.exists(leader_path(GROUP))
-        # what it owns takes several requests
+        # the release of its partitions takes several requests
         group.server.max_multi_bytes = 600 if led is None else 1000
         fault = group.server.fault = make_fault(group, member, number)
         member.coordinator.post(CloseRequested(9000))
@@ -241,7 +241,7 @@ def has_left_in_order(group, member, delivery):
 
 
 @pytest.mark.parametrize("led", [None, "range"], ids=["classic", "led"])
-@pytest.mark.parametrize("error", sorted(ERRORS.keys() - {"no ACL"}))  # which would forbid it again
+@pytest.mark.parametrize("error", sorted(ERRORS.keys() - {"no ACL"}))  # an ACL would refuse each further try, too
 def test_after_any_failed_request_of_leaving_the_member_tries_again_and_leaves_in_order(error, led):
     assert all(has_left_in_order(*left) for left in leaving(failing_with(ERRORS[error]), led))
 
@@ -297,7 +297,7 @@ def test_a_member_that_leaves_waits_for_zookeeper_and_commits_and_releases_when_
 
 
 def test_a_member_that_registers_again_as_it_is_told_to_leave_waits_for_zookeeper_too():
-    """Another client deleted its id znode: it still owns its partitions."""
+    """Another client deleted its id znode; the member still owns its partitions."""
     were_joining = []
     for number in range(1, 10):
         group = Group({"t": 12, "u": 1})
@@ -388,7 +388,7 @@ def test_an_owner_znode_that_another_member_takes_between_two_requests_of_a_rele
     if is_watched:
         group.pass_time(2.0)
     group.server.max_multi_bytes = 600
-    # by the last of several requests
+    # the last of several requests would release this partition
     taken = ("t", 0) if leaves else ("t", 39)
     multis = []
 
@@ -437,7 +437,7 @@ def test_an_unforeseen_error_does_not_end_all_audits():
     group.pass_time(10)
     assert "audit: OSError: injected" in str(member.coordinator.status.error)
     group.server.fault = None
-    # only an audit looks at the text of a registration
+    # only an audit reads the text of a registration
     group.admin.set_data(f"{IDS}/g_a", b"overwritten")
     group.pass_time(11)
     assert group.admin.get_data(f"{IDS}/g_a").data == before
@@ -584,7 +584,7 @@ def test_a_member_whose_own_registration_an_acl_hides_gives_up_its_partitions_an
 
     monkeypatch.setattr(member.store, "get_data_many", refuse_many)
     monkeypatch.setattr(member.store, "get_data", refuse)
-    # it reads all again
+    # the member reads the whole group again
     group.server.suspend(member.store)
     group.server.resume(member.store)
     group.server.requests.clear()
@@ -698,7 +698,7 @@ def test_an_owner_znode_that_another_client_overwrites_is_written_again_and_its_
     group = Group({"t": 4})
     member = group.join("a", {"t": 1})
     group.settle()
-    # its owner znodes are watched once it has been settled for a second
+    # the member watches its owner znodes once it has been settled for a second
     group.pass_time(2)
     before = owner_znodes(group)
     member.delivery.log.clear()
@@ -746,7 +746,7 @@ def test_an_owner_znode_that_another_client_overwrites_and_closes_by_an_acl_hold
 
 
 def test_members_that_an_acl_hid_from_some_agree_with_all_once_it_is_lifted(monkeypatch):
-    """Of two members one is hidden; a third one, which joins meanwhile, reads the group without it."""
+    """An ACL hides one of two members; a third one joins meanwhile, and reads the group without the hidden one."""
     group = Group({"t": 6})
     members = [group.join(name, {"t": 1}) for name in ("a", "b")]
     settle(group)

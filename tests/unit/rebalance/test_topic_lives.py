@@ -1,4 +1,4 @@
-"""Topics are deleted and created again at any moment, and no member commits for one life of a topic what is of another.
+"""Topics are deleted and created again at any moment; no member commits an offset of an earlier topic for the new one.
 
 Random worlds of coordinators in memory: members join, drain and leave, lose their connection and single requests, while
 an operator deletes and creates topics between any two turns and any two requests.
@@ -18,7 +18,7 @@ WORLDS = range(120)
 
 
 class Lives(RecordingDelivery):
-    """Commits when partitions end, and compares the life of their topics with the one in which they began."""
+    """Commits when partitions end, and checks that their topics are still those with which delivery began."""
 
     def __init__(self, world):
         super().__init__()
@@ -33,7 +33,7 @@ class Lives(RecordingDelivery):
         super().end(partitions)
         for tp in partitions:
             if self.begun.pop(tp) != self._world.life(tp.topic):
-                # an error here would count as a failed commit
+                # collected and not raised, because the member would take an error for a failed commit
                 self._world.wrong.append(tp)
 
     def drop(self, partitions):
@@ -61,7 +61,7 @@ class World:
         self._acting = False
         self._away = []
         self.wrong = []
-        """Partitions that were committed for another life of their topic."""
+        """Partitions that a member committed after their topic had been replaced."""
         self.join()
 
     def life(self, topic):
@@ -114,7 +114,7 @@ class World:
         self.group.clock.now += self.rng.choice((0.1, 0.5, 1.0, 3.0))
 
     def _end_sessions(self):
-        """Of the members that have left, as shutdown() does; what they could not give back goes with them."""
+        """End the sessions of members that have left, as shutdown() does; owner znodes that they left go with them."""
         for member in [one for one in self.group.members if one.coordinator.is_closed]:
             self.group.members.remove(member)
             self._away = [one for one in self._away if one is not member]

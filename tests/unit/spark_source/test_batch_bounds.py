@@ -1,4 +1,4 @@
-"""Where a batch read begins and ends when brokers say for a while that a log is shorter than it is."""
+"""The bounds of a batch read while brokers report for some time that a log is shorter than it is."""
 
 import logging
 
@@ -18,7 +18,7 @@ CUT = {"startingOffsets": '{"t":{"0":100}}', "endingOffsets": '{"t":{"0":20500}}
 
 @pytest.fixture
 def scene():
-    """The log of t/0 holds 0 to 20,500; the broker says 20,000 for 20 s."""
+    """A cluster whose log of t/0 ends at 20,500, while the broker reports 20,000 for the first 20 s."""
     scene = Scene()
     scene.topic("t", (0, 20_000))
     scene.commit(A, 20_500)
@@ -27,7 +27,7 @@ def scene():
 
 
 def read(scene, known_ends=(), needed_to=(), **options):
-    """The range that is read of t/0, what of it is lost, and how long that took."""
+    """Plan a read of t/0. Returns: (its ranges, its losses as text, the time it took in seconds)."""
     parsed = parse_message_options({"zookeeper.connect": "m:1", "topics": "t", **options})
     store = MemoryStore(scene.server)
     cluster = scene.cluster(parsed, store)
@@ -83,7 +83,7 @@ def test_a_read_that_ends_at_a_time_leaves_nothing_out_though_a_broker_knows_onl
     scene.register_broker(version=4)
     scene.register_broker(version=3, number=1)
     assert read(scene, endingOffsets=time_ms)[0] == [(0, 20_000)]
-    # and it begins no later than there
+    # a read that begins at that time begins no later than there
     assert read(scene, startingOffsets=time_ms)[0] == [(3 if time_ms == "500" else 0, 20_000)]
 
 
@@ -107,7 +107,7 @@ COMMITTED = {"isolation.level": "read_committed", "group.id": "g"}
 
 
 def test_a_group_that_stands_behind_an_open_transaction_has_lost_nothing_and_reads_on_behind_it(scene):
-    # its members read all messages, whatever became of their transactions
+    # the members of the group read all messages, committed or not, so the group stands behind the open transaction
     scene.brokers.logs[A] = (0, 20_600)
     scene.brokers.open_from[A] = 20_400
     assert read(scene, **COMMITTED) == ([], [], 0.0)

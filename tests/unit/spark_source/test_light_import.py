@@ -1,4 +1,4 @@
-"""Spark imports the package into several Python workers for every query: what none of them needs is not loaded."""
+"""Spark imports the package into several Python workers for every query, so the package loads only what they need."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Very many partitions are planned with as many questions as a few, at once and as a stream."""
+"""A plan of very many partitions takes no more requests than a plan of a few, in a batch and in a stream."""
 
 import json
 

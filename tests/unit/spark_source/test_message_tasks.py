@@ -1,4 +1,4 @@
-"""The ranges of tasks, and the batches that tasks make of what they read."""
+"""The ranges of tasks, and the Arrow batches that tasks make of their messages."""
 
 import json
 
@@ -29,7 +29,7 @@ A = TopicPartition("t", 0)
 
 
 class CountedZnodes(dict):
-    """Counts how often everything is gone through."""
+    """A dict that counts its iterations."""
 
     times = 0
 
@@ -80,7 +80,7 @@ def test_a_broker_whose_registration_an_acl_closes_is_left_out_of_a_plan_and_a_c
 
 
 class Sized:
-    """A message with these parts, as far as their sizes are asked for."""
+    """A message with only the parts whose sizes count."""
 
     def __init__(self, value=b"v", key=None, headers=None):
         self._value, self._key, self._headers = value, key, headers
@@ -116,7 +116,7 @@ def test_messages_that_are_too_many_bytes_for_one_batch_become_several(monkeypat
 
 
 class Queue:
-    """A handle of librdkafka whose queue holds these messages when it is asked."""
+    """A consumer handle of librdkafka whose queue holds these messages."""
 
     def __init__(self, *messages):
         self._messages = list(messages)
@@ -127,7 +127,7 @@ class Queue:
 
 
 def test_an_end_of_the_log_that_comes_along_with_messages_ends_a_range_that_has_none_at_its_end():
-    # librdkafka says it once; offset 3 is the end of a transaction
+    # librdkafka reports the end of a log only once; offset 3 is the end of a transaction
     messages = [Message(topic="t", partition=0, offset=n, value=b"x") for n in range(3)]
     end = Message(topic="t", partition=0, offset=4, error=KafkaError(KafkaError._PARTITION_EOF))
     reading = _Reading(Queue(*messages, end), OffsetRange(A, 0, 4), 60.0)
@@ -136,7 +136,7 @@ def test_an_end_of_the_log_that_comes_along_with_messages_ends_a_range_that_has_
 
 
 class Quiet(Queue):
-    """One that waits, on a clock that stands still otherwise, and finds nothing new."""
+    """A queue and its clock: once the queue is empty, each consume() moves the clock on by its time limit."""
 
     brokers_down = False
 
@@ -172,7 +172,7 @@ def test_only_the_time_in_which_a_task_waits_for_messages_counts_and_not_that_of
 
 
 class Columnar(Quiet):
-    """A columnar fetcher that has a message for each second poll, and waits in the others."""
+    """A columnar fetcher that returns a message at every second poll, and waits in the others."""
 
     settings = None
 
@@ -197,7 +197,7 @@ class Columnar(Quiet):
 
 
 def columnar_task(monkeypatch, fetcher, **options):
-    """A task that reads offsets 0 to 5; fetcher.rest: the parts of the range that are left to librdkafka."""
+    """Return a task that reads offsets 0 to 5; fetcher.rest collects the ranges that it leaves to librdkafka."""
     fetcher.rest = []
     monkeypatch.setattr(columnar_reader, "time", fetcher)
     monkeypatch.setattr(columnar_reader, "open_fetcher", fetcher.open)
@@ -225,7 +225,7 @@ def test_a_columnar_task_asks_for_as_many_bytes_as_the_user_says(monkeypatch, gi
 
 
 class Librdkafka(Quiet):
-    """Takes the place of librdkafka's consumer, of the brokers that tell where the log begins and ends, and of time."""
+    """Stands for librdkafka's consumer, for the brokers that report the log's bounds, and for the time module."""
 
     def __init__(self, *messages, log=(0, 100)):
         super().__init__(*messages)
@@ -250,7 +250,7 @@ def message_at(offset, code=None):
 
 
 def offsets_read(monkeypatch, handle, end, **options):
-    """The offsets of the rows that a task with librdkafka makes of the range from 0 on."""
+    """Return the offsets of the rows that a task with librdkafka reads of the range from 0 to end."""
     monkeypatch.setattr(reader, "time", handle)
     monkeypatch.setattr(reader, "ConsumerHandle", lambda settings: handle)
     monkeypatch.setattr(reader, "open_log_offsets", lambda config, store: handle)
@@ -268,7 +268,7 @@ FAULTS = {"corrupt": KafkaError._BAD_MSG, "outside": KafkaError._AUTO_OFFSET_RES
 @pytest.mark.parametrize("code", FAULTS.values(), ids=FAULTS)
 @pytest.mark.parametrize("end", [3, 5])
 def test_a_fault_behind_a_range_does_not_fail_the_task_that_has_read_the_range(monkeypatch, code, end):
-    # librdkafka fetches ahead: the fault comes along with the messages
+    # librdkafka fetches ahead, so the fault arrives together with the messages
     handle = Librdkafka(*map(message_at, range(5)), message_at(5, code), log=(7, 100))
     assert offsets_read(monkeypatch, handle, end) == list(range(end))
 

@@ -122,7 +122,7 @@ def test_requested_columns_survive_the_way_to_the_executors():
 
 
 def test_the_schema_names_every_column():
-    # a bare timestamp would be another type with spark.sql.timestampType=TIMESTAMP_NTZ
+    # with spark.sql.timestampType=TIMESTAMP_NTZ the name timestamp means another type
     ddl = schema_ddl(COLUMNS).replace("timestamp_ltz", "timestamp")
     assert ddl.split(", ") == [f"{column.name} {column.type.value}" for column in COLUMNS]
     assert {column.type for column in COLUMNS} < set(ColumnType)

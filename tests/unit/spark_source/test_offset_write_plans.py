@@ -1,4 +1,4 @@
-"""The plans of one write: read together for all groups, and over everything that stands there."""
+"""The plans of one write: reads for all groups together, and whatever the znodes already hold."""
 
 import json
 from collections import Counter
@@ -20,7 +20,7 @@ PARTITIONS = 3
 
 
 class CountedStore:
-    """A store that counts the calls made of it."""
+    """A store that counts its calls by name."""
 
     def __init__(self, store):
         self._store = store
@@ -58,7 +58,7 @@ def test_the_plans_of_many_groups_take_as_many_reads_as_that_of_one(store):
 
 
 def test_a_backup_says_for_which_topics_its_offsets_are(store, tmp_path):
-    """An import then does not write these offsets for a later topic of the same name."""
+    """So that an import does not write these offsets for a later topic of the same name."""
     options = parse_write_options(
         {"zookeeper.connect": "zk:2181", "backupFolder": str(tmp_path), "outsideLog": "allow"}
     )
@@ -134,7 +134,7 @@ def test_a_dry_run_also_checks_that_a_backup_can_be_written(store, write, tmp_pa
 
 
 class StruckStore(MemoryStore):
-    """Something happens at the multi of this number: before it, or behind it on the way back. No read succeeds then."""
+    """A store that at its at-th multi either calls `before`, or loses the answer and from then on fails all reads."""
 
     multis, at, before, is_away = 0, 0, None, False
 
@@ -157,7 +157,7 @@ class StruckStore(MemoryStore):
 
 @pytest.fixture
 def large():
-    """A group of 40 partitions of two topics, each at 5, whose plan takes several multis."""
+    """A store with a group of 40 partitions of two topics, each at offset 5; a write to all takes several multis."""
     store = StruckStore(MemoryZooKeeper(max_multi_bytes=6000))
     store.start()
     for topic in ("t", "u"):

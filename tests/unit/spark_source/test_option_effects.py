@@ -1,4 +1,4 @@
-"""The documented tables of options hold: each option has an effect, and its default is the behaviour without it."""
+"""The documented tables of options are right: each option has an effect, and its absence means its default."""
 
 import pytest
 
@@ -73,7 +73,7 @@ TABLES = {
 @pytest.mark.parametrize(("table", "name"), [(table, o.name) for table, known in TABLES.items() for o in known])
 def test_each_option_has_an_effect(table, name):
     (parse, given), value = OTHER_VALUES[table][name]
-    if value is None:  # instead of the one that is given
+    if value is None:  # an option that replaces the given choice of topics
         chosen = '{"t": [0]}' if name == "partitions" else "a"
         assert parse({**CONNECT, name: chosen}).topics != parse(given).topics
     else:

@@ -1,4 +1,4 @@
-"""kafka_segments on what real brokers wrote: a Fetch response from offset 0 holds the bytes of the segment."""
+"""kafka_segments on bytes of real brokers: a Fetch response from offset 0 holds the bytes of the segment."""
 
 import base64
 import errno
@@ -40,7 +40,7 @@ def reader_of(*names, **options):
 
 
 def rows_of_tasks(*names, **options):
-    """The rows of each task, by the way that Spark goes: everything is pickled in between."""
+    """Return the rows of each task; reader and tasks are pickled in between, as by Spark."""
     reader = reader_of(*names, **options)
     tasks = pickle.loads(pickle.dumps(reader.partitions()))
     return [
@@ -134,7 +134,7 @@ def test_a_folder_that_cannot_be_listed_is_no_empty_one(tmp_path, monkeypatch):
 
 
 LAST_TWO = 1146
-"""Where the last but one entry of SOUND begins."""
+"""The byte at which the last but one entry of SOUND begins."""
 
 
 @pytest.mark.parametrize("piece_bytes", [1, 4 << 20])
@@ -161,7 +161,7 @@ def test_a_damaged_file_fails_or_is_read_up_to_the_damage(data, problem, piece_b
 
 
 def test_a_batch_that_is_damaged_inside_is_reported_too(tmp_path, caplog):
-    """A compressed message whose CRC is right and whose content is none, behind a sound one."""
+    """A sound message, then a compressed message with a right CRC and with content that is not compressed data."""
     import struct
     import zlib
 

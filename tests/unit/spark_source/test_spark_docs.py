@@ -17,7 +17,7 @@ DOCS = (Path(__file__).parents[3] / "docs" / "spark.md").read_text(encoding="utf
 
 
 def table(heading: str) -> list[list[str]]:
-    """The rows of all tables of a section."""
+    """Return the rows of all tables of a section."""
     section = re.split(r"\n##? ", DOCS.split(f"\n## {heading}\n", 1)[1], maxsplit=1)[0]
     rows = [line.strip("|").split(" | ") for line in section.splitlines() if line.startswith("| `")]
     return [[cell.strip() for cell in row] for row in rows]
@@ -79,7 +79,7 @@ def test_every_promise_names_tests_that_are_there(row):
 def test_every_section_that_promises_something_stands_in_the_table():
     code = re.compile(r"(?ms)^```.*?^```")
     headings = re.findall(r"(?m)^##? (.+)$", code.sub("", DOCS))
-    # the first three only hold sections, and the tables of these options are compared with the code
+    # the first three only hold other sections; another test compares the tables of these options with the code
     left_out = {"zk_offsets", "zk_messages", "kafka_segments", "The cluster, and errors", "What shows it"}
     left_out |= {"Options of zk_messages", "Options of kafka_segments"}
     assert [name for name in headings if name not in left_out] == list(dict.fromkeys(row[0] for row in PROMISES))

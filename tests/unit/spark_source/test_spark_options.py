@@ -161,7 +161,7 @@ def test_every_secret_is_hidden_by_its_name():
 @pytest.mark.parametrize("parse", [parse_options, parse_write_options, parse_message_options])
 @pytest.mark.parametrize("given", [{"owner": "me", "option.zookeeper.connect": "h:1"}, {"owner": "me"}, {}])
 def test_a_table_in_the_catalog_is_refused_with_the_alternative(parse, given):
-    """When it is created with options or without, and when one that was created with columns is read or written."""
+    """Spark passes such options when a table is created, and when a table with columns is read or written."""
     with pytest.raises(ConfigError, match="use CREATE TEMPORARY VIEW"):
         parse(given)
 

@@ -1,4 +1,4 @@
-"""Batches of a stream as they are planned, one behaviour each; the worlds of tests/simulation mix them."""
+"""The planning of a stream's batches, one behaviour a test; the worlds of tests/simulation mix the behaviours."""
 
 import logging
 
@@ -37,7 +37,7 @@ def test_the_first_batch_says_itself_where_it_begins(scene):
     driver = scene.driver()
     end = driver.advance(NOT_BEGUN, 30)
     assert planned(driver, NOT_BEGUN, end) == [(A, 40, 57), (B, 0, 13)]
-    # so it stays the same when it is repeated, whatever the group commits meanwhile
+    # a repeated batch is the same, whatever the group commits meanwhile
     scene.operator.set_data("/consumers/g/offsets/t/0", b"90")
     assert planned(scene.driver(), NOT_BEGUN, end) == [(A, 40, 57), (B, 0, 13)]
 
@@ -80,7 +80,7 @@ def test_an_added_partition_begins_at_its_logs_start_with_any_committed_offset(s
     first = scene.driver().advance(NOT_BEGUN, None)
     scene.operator.set_data("/brokers/topics/t", b'{"version":1,"partitions":{"0":[0],"1":[0]}}')
     scene.brokers.logs[B] = (0, 8)
-    scene.commit(B, 4)  # by this query, if its checkpoint is an older one
+    scene.commit(B, 4)  # as this query itself may have done, if its checkpoint is an older one
     driver = scene.driver()
     assert planned(driver, first, driver.advance(first, None)) == [(B, 0, 8)]
 
@@ -88,7 +88,7 @@ def test_an_added_partition_begins_at_its_logs_start_with_any_committed_offset(s
 def test_a_partition_that_the_options_name_later_begins_where_the_group_stands(scene):
     scene.topic("t", (0, 10), (0, 8), (3, 8))
     first = scene.driver(None, partitions='{"t": [0]}').advance(NOT_BEGUN, None)
-    scene.commit(B, 4)  # by whoever has read it until now
+    scene.commit(B, 4)  # by the member that has read the partition until now
     driver = scene.driver(None, partitions='{"t": [0, 1, 2]}')
     assert planned(driver, first, driver.advance(first, None)) == [(B, 4, 8), (TopicPartition("t", 2), 3, 8)]
 
@@ -97,7 +97,7 @@ def test_partitions_without_a_leader_are_waited_for_once_left_out_and_read_on_wh
     scene.topic("t", (0, 10), (0, 20))
     driver = scene.driver()
     end = driver.advance(NOT_BEGUN, None)
-    begin, _ = scene.brokers.logs.pop(B)  # its broker restarts
+    begin, _ = scene.brokers.logs.pop(B)  # the partition's broker restarts
     scene.brokers.logs[A] = (0, 500)
     for more, waited_s in ((500, 30), (600, 0), (700, 0)):
         scene.brokers.logs[A] = (0, more)
@@ -169,7 +169,7 @@ def test_a_topic_made_anew_behind_a_plan_is_named_with_the_batch_that_may_hold_i
     end = driver.advance(NOT_BEGUN, None)
     assert planned(driver, NOT_BEGUN, end) == [(A, 0, 1000)]
     scene.delete("t")
-    scene.topic("t", (0, 1500))  # its tasks read from now on
+    scene.topic("t", (0, 1500))  # the tasks of the batch read only after this
     assert planned(driver, end, driver.advance(end, None)) == [(A, 0, 1500)]
     [message] = caplog.messages
     assert message == (
@@ -299,7 +299,7 @@ def test_a_checkpoint_of_version_1_is_gone_on_from_and_marked(scene):
     driver = scene.driver()
     old = StreamOffsets({A: 60})
     end = driver.advance(old, None)
-    assert scene.committed(A) is None  # it does not say which topic it is of
+    assert scene.committed(A) is None  # an old checkpoint does not identify the topic, so the driver commits nothing
     assert planned(driver, old, end) == [(A, 60, 100)]
     assert list(end.topics) == ["t"]
     driver.advance(end, None)
@@ -379,7 +379,7 @@ def test_a_batch_waits_for_enough_to_read_and_not_for_ever(scene):
     assert end.offsets == {A: 50}
     scene.brokers.logs[A] = (0, 151)
     assert driver.advance(end, None).offsets == {A: 151}
-    # and with Trigger.AvailableNow for nothing
+    # with Trigger.AvailableNow the driver waits for nothing
     driver.stop_at_present()
     assert driver.advance(end, None).offsets == {A: 151}
 
@@ -437,7 +437,7 @@ def test_the_tail_of_a_range_is_given_up_only_if_it_is_not_there_and_loss_is_all
 @pytest.mark.parametrize("fail", [True, False])
 @pytest.mark.parametrize("start", [3, 8])
 def test_a_planned_batch_of_a_stream_is_read_whole_or_fails_and_then_its_error_names_the_log(fail, start, monkeypatch):
-    """Its end is in the checkpoint: if messages came back later, nobody would read them."""
+    """The batch's end is in the checkpoint: if messages came back later, no batch would read them."""
 
     def read(left):
         if left.start > 7:
@@ -472,7 +472,7 @@ def test_what_retention_deleted_of_a_planned_batch_is_lost_and_the_rest_of_it_is
 
 
 def test_a_topic_of_a_name_that_no_broker_takes_ends_no_stream_that_chooses_by_a_filter(scene):
-    """Anybody makes one in ZooKeeper, and no broker tells where its log ends."""
+    """Any client can create such a topic in ZooKeeper, and no broker reports where its log ends."""
     scene.topic("t", (0, 10))
     parsed = parse_message_options({"zookeeper.connect": "m:1", "whitelist": ".*", "startingOffsets": "latest"})
     driver = StreamDriver(parsed, Reachable(parsed, MemoryStore(scene.server), scene.brokers, scene.brokers))

@@ -1,4 +1,4 @@
-"""The answers of the streams' readers to Spark's worker."""
+"""The answers of our stream readers to Spark's worker."""
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
@@ -22,7 +22,7 @@ VALUE = StructType().add("value", BinaryType())
     ],
 )
 def test_an_invalid_stream_raises_its_reason_at_the_first_call_of_spark(source, schema, error, reason):
-    # an error of streamReader itself Spark's worker hides behind one of its own
+    # if streamReader() itself raised, Spark's worker would hide the error behind an error of its own
     reader = source.streamReader(schema)
     for call in (
         reader.initialOffset,
@@ -38,7 +38,7 @@ def test_an_invalid_stream_raises_its_reason_at_the_first_call_of_spark(source, 
 
 def test_trigger_once_is_refused_where_its_batch_would_not_be_committed():
     reader = ZkMessages({**CONNECT, "topics": "t", "group.id": "g"}).streamReader(VALUE)
-    # so that ReadAllAvailable can only be Trigger.Once
+    # because of this limit only Trigger.Once passes ReadAllAvailable
     assert reader.getDefaultReadLimit() == ReadMaxRows(2**63 - 1)
     with pytest.raises(ConfigError, match=r"use Trigger\.AvailableNow, or set commitOffsets=false"):
         reader.latestOffset(reader.initialOffset(), ReadAllAvailable())

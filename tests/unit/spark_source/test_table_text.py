@@ -1,4 +1,4 @@
-"""The table of `python -m spark_source` shows what others wrote and takes none of it for markup."""
+"""The table of `python -m spark_source` shows texts of other clients literally, not as markup."""
 
 from __future__ import annotations
 

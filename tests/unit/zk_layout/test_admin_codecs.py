@@ -1,4 +1,4 @@
-"""Operators' requests to the controller, as Kafka's own tools write and read them."""
+"""The znodes by which operators ask the controller for a change, as Kafka's own tools write and read them."""
 
 import pytest
 

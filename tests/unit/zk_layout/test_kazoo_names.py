@@ -1,6 +1,6 @@
-"""What is not kazoo's public face may change with any release: each such name that is used stands in a table.
+"""Names outside kazoo's public API may change with any release, so a table lists each one that we use.
 
-These are its private names, the methods that a class of the project overrides, and what its connection holds.
+Such names are kazoo's private names, the methods that our classes override, and the attributes of its connection.
 """
 
 import ast
@@ -28,7 +28,7 @@ def is_private(name: str) -> bool:
 
 
 def names_of_kazoo() -> set[str]:
-    """Its private methods, and the private attributes that its objects have."""
+    """Return kazoo's private functions, and the private attributes of its objects."""
     found = set()
     for path in KAZOO_FILES:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -39,13 +39,13 @@ def names_of_kazoo() -> set[str]:
 
 
 def names_from_kazoo(tree: ast.Module) -> set[str]:
-    """What a file imports from it."""
+    """Return the names that a file imports from kazoo."""
     imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
     return {alias.name for node in imports if (node.module or "").startswith("kazoo") for alias in node.names}
 
 
 def private_names_used(text: str) -> Iterator[str]:
-    """But for those that a class without a base of kazoo's uses of itself: these are its own."""
+    """Yield the private names that a file uses, except on self in classes without a base from kazoo."""
     tree = ast.parse(text)
     bases = names_from_kazoo(tree)
     own = set()
@@ -66,7 +66,7 @@ def private_names_used(text: str) -> Iterator[str]:
 
 
 def names_overridden(module: ModuleType) -> Iterator[str]:
-    """What a class of this module has anew that its base in kazoo has."""
+    """Yield the names that a class of this module overrides from its base in kazoo."""
     for ours in vars(module).values():
         if isinstance(ours, type) and ours.__module__ == module.__name__:
             for base in ours.__mro__:
@@ -85,7 +85,7 @@ def is_self(node: ast.AST) -> bool:
 
 
 def names_of_the_connection(text: str) -> Iterator[str]:
-    """What is read of kazoo's connection, which its documentation leaves out, and which its client does not have."""
+    """Yield the attributes of kazoo's connection, which is not documented, that a file reads and that no client has."""
     held = set_on_self(KAZOO / "protocol" / "connection.py") - set_on_self(KAZOO / "client.py")
     for node in ast.walk(ast.parse(text)):
         match node:

@@ -13,7 +13,7 @@ from zk_layout.loggers import safe_logger
 
 
 class Handler(logging.Handler):
-    """Keeps the records, and raises what it was told to."""
+    """A handler that keeps the records, and raises the given error at each one."""
 
     def __init__(self, error=None):
         super().__init__()
@@ -135,7 +135,7 @@ def test_the_text_of_an_error_forges_no_line_in_a_traceback(add_handler):
 
 
 def test_a_logger_can_be_copied_and_pickled():
-    """Spark may send a module by value."""
+    """Spark may pickle a module by value, with its logger."""
     logger = safe_logger("zk_layout.x")
     for other in (copy.deepcopy(logger), pickle.loads(pickle.dumps(logger))):
         assert (type(other), other.name) == (type(logger), "zk_layout.x")

@@ -40,7 +40,7 @@ ODD_VALUES = (
     b"[" * 900 + b'"\\ud800"' + b"]" * 900,
 )  # fmt: skip
 TOKEN = re.compile(rb'"[^"]*"|-?\d+|[\[{]')
-HALF_SURROGATE_PAIR = re.compile(r"(?<!\\)\\ud[89a-f]")  # as repr shows it
+HALF_SURROGATE_PAIR = re.compile(r"(?<!\\)\\ud[89a-f]")  # in the spelling of repr()
 
 samples = st.sampled_from(sorted(SAMPLES.items()))
 
@@ -66,7 +66,7 @@ def check(path: str, data: bytes | None) -> None:
 
 @st.composite
 def edited(draw: st.DrawFn, path: str | None = None) -> tuple[str, bytes]:
-    """A sound document after a few cuts, copies and overwritten bytes."""
+    """Draw a path and a sound document after a few cuts, copies and overwritten bytes."""
     path, data = draw(samples) if path is None else (path, SAMPLES[path])
     for _ in range(draw(st.integers(1, 4))):
         begin = draw(st.integers(0, len(data)))
@@ -79,7 +79,7 @@ def edited(draw: st.DrawFn, path: str | None = None) -> tuple[str, bytes]:
 
 @st.composite
 def with_an_odd_value(draw: st.DrawFn) -> tuple[str, bytes]:
-    """A sound document with one string, number or bracket replaced."""
+    """Draw a path and a sound document with one string, number or bracket replaced."""
     path, data = draw(samples)
     token = draw(st.sampled_from([m.span() for m in TOKEN.finditer(data)] or [(0, len(data))]))
     return path, data[: token[0]] + draw(st.sampled_from(ODD_VALUES)) + data[token[1] :]

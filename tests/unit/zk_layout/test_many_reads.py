@@ -1,4 +1,4 @@
-"""When reads of many znodes go in one request: what a store finds out about its server, and how often it asks."""
+"""Reads of many znodes in one request: how a store finds out whether its server allows them, and how often it asks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PATHS = [f"/{number}" for number in range(WORTH_A_PROBE)]
 
 
 class Store(ReadsMany):
-    """Counts requests and probes; no znode exists. answers: what the probes find out, in turn."""
+    """A store that counts requests and probes; no znode exists. answers: the results of the probes, in turn."""
 
     def __init__(self, *answers: bool | None) -> None:
         super().__init__("zk:2181", lambda: self.now_s)

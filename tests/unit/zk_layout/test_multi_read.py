@@ -1,4 +1,4 @@
-"""Opcode 22 against bytes exchanged with ZooKeeper 3.9.5."""
+"""Opcode 22 compared with bytes exchanged with ZooKeeper 3.9.5."""
 
 import pytest
 

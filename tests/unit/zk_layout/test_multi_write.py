@@ -1,4 +1,4 @@
-"""Requests for many writes are the bytes that kazoo sends, and replies are read as ZooKeeper writes them."""
+"""Requests for many writes are the bytes that kazoo sends, and the decoder reads replies as ZooKeeper writes them."""
 
 import struct
 

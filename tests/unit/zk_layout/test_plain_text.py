@@ -1,4 +1,4 @@
-"""The doors to people: whatever strangers wrote, a terminal and a log show it and obey none of it."""
+"""Text for people: a terminal and a log show whatever other clients wrote, and no control character takes effect."""
 
 from __future__ import annotations
 

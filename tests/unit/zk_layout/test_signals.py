@@ -1,4 +1,4 @@
-"""What threads wait for: woken by each change, and sound whatever interrupts its callers at any instruction."""
+"""Flags and conditions: each change wakes the waiting threads, and an exception at any instruction does no harm."""
 
 import ast
 import threading
@@ -72,7 +72,7 @@ def test_what_changes_during_the_first_look_is_not_missed():
 
 
 class SoftTimeLimitError(Exception):
-    """As a task queue raises."""
+    """An exception that a task queue raises in a running thread."""
 
 
 def limit():
@@ -123,7 +123,7 @@ PYTHONS_OWN = ("threading.Event()", "threading.Condition()")
 
 
 def conditions_and_events():
-    """(file, line) of each Event that the packages make, and of each Condition that makes its lock or is entered."""
+    """Yield (file, line) of each Event that the packages make, and each Condition that makes its lock or is entered."""
     for path in sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py")):
         nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
         made = [node for node in nodes if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call)]
@@ -142,7 +142,7 @@ def test_no_lock_of_the_library_is_entered_in_python_code():
 
 @pytest.mark.parametrize("strikes", [AtLine, AfterCall])
 def test_a_thread_that_waits_for_zookeepers_answer_takes_no_lock_that_an_exception_could_leave_taken(strikes):
-    """kazoo's thread sets the answer under such a lock: it would wait for ever, and the session would end."""
+    """kazoo's thread sets the answer under such a lock; it would wait for ever, and the session would end."""
     for line in range(200):
         reply = StoreHandler(None).async_result()
         try:
