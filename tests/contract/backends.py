@@ -1,4 +1,4 @@
-"""The ZooKeepers that the contract suite runs over, and what it needs to do to them."""
+"""The ZooKeepers that the contract suite runs over, and the faults that it makes in them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Backend(Protocol):
     def new_store(self, chroot: str = "") -> ZkStore: ...
 
     def new_cuttable_store(self, chroot: str = "") -> ZkStore:
-        """Its requests fail soon while it is cut."""
+        """Return a store that cut() can disconnect; then its requests fail soon."""
         ...
 
     def cut(self, store: ZkStore) -> None: ...
@@ -29,7 +29,7 @@ class Backend(Protocol):
     def restore(self, store: ZkStore) -> None: ...
 
     def expire(self, store: ZkStore) -> None:
-        """End the session of a store, connected or cut."""
+        """End the session of a store, whether it is connected or cut."""
         ...
 
     def close(self) -> None: ...
@@ -69,7 +69,7 @@ class KazooBackend:
         self._stores: list[KazooStore] = []
         self._proxies: dict[int, TcpProxy] = {}
         self._patience: dict[int, ZkSettings] = {}
-        """The settings of stores that tests have not given a time limit for requests."""
+        """{id of a store: its settings}, of stores for which the test gave no time limit for requests."""
 
     def new_store(self, chroot: str = "", **settings: Any) -> KazooStore:
         settings = {"session_timeout_ms": 10_000, "connection_timeout_ms": 20_000, **settings}
@@ -92,7 +92,7 @@ class KazooBackend:
         return self._proxies[id(store)]
 
     def cut(self, store: Any) -> None:
-        # only now: a server that is there may take its time on a busy machine
+        # the short limit only applies while the store is cut: on a busy machine a reachable server may be slow
         if (patient := self._patience.get(id(store))) is not None:
             store._session.settings = replace(patient, operation_timeout_ms=_SOON_MS)
         self.proxy(store).cut()

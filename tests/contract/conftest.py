@@ -1,4 +1,4 @@
-"""One server of each version for the whole run; the stores of each test end with it."""
+"""One server of each version for the whole run; each test closes its own stores."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ REAL = [
 
 @pytest.fixture(scope="session")
 def zookeeper() -> Iterator[Callable[[str], EmbeddedZooKeeper]]:
-    """Gives the server of a version, started when it is first asked for."""
+    """Return a function that returns the server of a version, and starts it at the first call."""
     with ExitStack() as running:
         servers: dict[str, EmbeddedZooKeeper] = {}
 
@@ -42,7 +42,7 @@ def backend(request: pytest.FixtureRequest, zookeeper: Callable[[str], EmbeddedZ
 
 @pytest.fixture
 def store(backend: Backend) -> ZkStore:
-    """A started store."""
+    """Return a started store."""
     made = backend.new_store()
     made.start()
     return made
@@ -50,7 +50,7 @@ def store(backend: Backend) -> ZkStore:
 
 @pytest.fixture
 def other(backend: Backend) -> ZkStore:
-    """Another client of the same server."""
+    """Return a started store of another client of the same server."""
     made = backend.new_store()
     made.start()
     return made
@@ -58,7 +58,7 @@ def other(backend: Backend) -> ZkStore:
 
 @pytest.fixture
 def root(store: ZkStore) -> str:
-    """A znode of this test alone."""
+    """Create a znode for this test alone. Returns: its path."""
     path = f"/{uuid.uuid4().hex}"
     store.create(path, None)
     return path
@@ -66,7 +66,7 @@ def root(store: ZkStore) -> str:
 
 @pytest.fixture
 def kazoo(zookeeper: Callable[[str], EmbeddedZooKeeper]) -> Iterator[KazooBackend]:
-    """The newest ZooKeeper, for what only the real store does."""
+    """Return the newest ZooKeeper, for tests of the real store only."""
     made = KazooBackend(zookeeper("3.9").connect)
     yield made
     made.close()

@@ -1,4 +1,4 @@
-"""The core driven by asyncio: the smallest shell, against a scripted broker, to show that the core needs no other."""
+"""asyncio drives the core against a scripted broker: the smallest shell, to show that the core needs no other one."""
 
 import asyncio
 
@@ -18,7 +18,7 @@ VALUES = [b"%d" % number for number in range(COUNT)]
 
 
 class AsyncFetcher:
-    """Fetches partitions of one broker until they are whole."""
+    """Fetches partitions of one broker until all their messages have come."""
 
     def __init__(self, broker):
         config = ConsumerConfig.load(zookeeper_connect="h:1", group_id="g", refresh_leader_backoff_ms=20)
@@ -86,7 +86,7 @@ class AsyncFetcher:
                         self.found[one.offset()] = one.value()
                 case HangUp():
                     self.obey(event)
-                case _ if hasattr(event, "partitions"):  # its leader never changes
+                case _ if hasattr(event, "partitions"):  # the partition's leader never changes
                     for tp in event.partitions:
                         self.core.leader_found(tp, self.broker, asyncio.get_running_loop().time())
 

@@ -58,7 +58,7 @@ def test_a_time_beyond_sparks_range_is_null_with_either_fetcher(time_ms, micros)
 
 @pytest.fixture
 def read():
-    """Reads a range; how many rows came, and what was left to the other fetcher."""
+    """Return a function that reads a range: (number of rows, ranges that are left to librdkafka)."""
     with closing(ScriptedBroker()) as broker, closing(MemoryStore(MemoryZooKeeper())) as store:
         store.start()
         store.create("/brokers/ids/0", broker.registration(), make_parents=True)
@@ -75,7 +75,7 @@ def read():
                 return iter(())
 
             column = [WantedColumn("value", "value", True)]
-            # an hour: nothing of it may be waited for
+            # the time limit is an hour, so a wait for messages would fail the test
             batches = read_columnar(config, lambda: store, OffsetRange(TP, start, end), column, rest, 3600.0)
             return sum(made.num_rows for made in batches), left
 

@@ -1,4 +1,4 @@
-"""A broker refuses one partition and sends messages of another in the same response; both fetchers deliver these."""
+"""A broker refuses one partition and sends messages of another in one response; both fetchers deliver the messages."""
 
 import json
 
@@ -42,7 +42,7 @@ def fetchers(request, broker):
     for tp in (OTHER, OUTSIDE):
         broker.logs[tp] = [b"%d" % number for number in range(COUNT)]
         store.create(f"/brokers/topics/t/partitions/{tp.partition}/state", state, make_parents=True)
-    # librdkafka believes a broker at once that there is no topic, as after its first half minute
+    # with this setting librdkafka believes at once that a topic does not exist; by default only after half a minute
     properties = {"rdkafka.topic.metadata.propagation.max.ms": "0"} if request.param is LibrdkafkaFetchers else {}
     config = ConsumerConfig.load(
         None,
@@ -60,12 +60,12 @@ def fetchers(request, broker):
 
 
 def test_messages_that_come_beside_a_position_outside_the_log_move_their_own_position(fetchers, monkeypatch):
-    """They were handed out, and then no commit counted them: the next owner got them again."""
+    """Regression: the member handed them out, but no commit counted them, so the next owner handed them out again."""
     monkeypatch.setattr("legacy_consumer.fetching.positions.LOG_END_WAIT_S", 0.1)
     fetcher = fetchers.fetcher()
-    for _ in range(10):  # the two may miss each other by a poll
+    for _ in range(10):  # several tries, because messages and error may come in different polls
         fetcher.assign({OTHER: 0, OUTSIDE: 999_999})
-        got = fetch(fetcher, 2 * COUNT)  # which compares the positions of each batch with its messages
+        got = fetch(fetcher, 2 * COUNT)  # fetch() compares the positions of each batch with its messages
         assert got.positions == {OTHER: COUNT, OUTSIDE: COUNT}
         assert {OUTSIDE: 0} in got.moves
         assert (got.offsets(OTHER), got.offsets(OUTSIDE)) == (list(range(COUNT)), list(range(COUNT)))
@@ -74,7 +74,7 @@ def test_messages_that_come_beside_a_position_outside_the_log_move_their_own_pos
 @pytest.mark.parametrize("length", [513, 40_000], ids=lambda length: f"{length} characters")
 @pytest.mark.parametrize("position", [0, EARLIEST], ids=["offset", "earliest"])
 def test_a_topic_of_a_name_that_no_broker_takes_keeps_no_other_waiting(fetchers, length, position, caplog):
-    """Anybody makes one in ZooKeeper, and a wildcard takes it. librdkafka ended the process over the shorter one."""
+    """Any client can create one in ZooKeeper, and a filter may match it. The shorter one makes librdkafka abort."""
     nameless = TopicPartition("x" * length, 0)
     state = json.dumps({"leader": 0, "leader_epoch": 0, "isr": [0], "controller_epoch": 1, "version": 1}).encode()
     fetchers.store.create(f"/brokers/topics/{nameless.topic}/partitions/0/state", state, make_parents=True)
@@ -88,13 +88,13 @@ def test_a_topic_of_a_name_that_no_broker_takes_keeps_no_other_waiting(fetchers,
 
 @pytest.mark.parametrize("fetchers", [LibrdkafkaFetchers], indirect=True)
 def test_librdkafka_is_begun_again_when_a_broker_told_it_that_a_topic_has_no_partitions(fetchers, broker, caplog):
-    """As a broker may that has just started; librdkafka by itself goes on nearly always, and else never."""
+    """A broker that has just started may say so. librdkafka usually recovers by itself, but sometimes never."""
     fetcher = fetchers.fetcher()
     fetcher.assign({OTHER: 0})
     assert len(fetch(fetcher, COUNT).offsets(OTHER)) == COUNT
     with caplog.at_level("INFO"):
         broker.forget_topics()
-        # a handle that only looks whether the broker is back asks for topics too: wait until the one in use was told
+        # another handle, which only checks whether the broker is back, asks for topics too: wait for the handle in use
         assert eventually(lambda: fetcher.poll(100, 0.1) is None and "partition count changed" in caplog.text)
     broker.remember_topics()
     assert eventually(lambda: fetcher.poll(100, 0.1) is None and "it is begun again" in caplog.text)

@@ -25,13 +25,13 @@ every_fetcher = pytest.mark.parametrize(
     ],
 )
 PATIENCE_S, SILENCE_S = 30.0, 0.2
-# a Fetch of version 0, which is what is spoken here, has no room for the list of aborted transactions
+# the scripted broker answers in version 0 of Fetch, which has no list of aborted transactions
 RECORDED = [recording for recording in recorded() if not recording.options["read_committed"]]
 
 
 @pytest.fixture(params=KAFKA_VERSIONS)
 def replay(request):
-    """A broker that answers as one of this version did, its ZooKeeper, and {partition: the recording}."""
+    """Return (a broker that answers as recorded of this version, its ZooKeeper's store, {partition: recording})."""
     recordings = [recording for recording in RECORDED if recording.name.startswith(f"{request.param}/")]
     by_partition = {TopicPartition("t", number): recording for number, recording in enumerate(recordings)}
     store = MemoryStore(MemoryZooKeeper())
@@ -48,13 +48,13 @@ def replay(request):
 
 
 def fields(message):
-    """As the recordings have them: of a time of kind 0, which is none, librdkafka says 0."""
+    """Return a message's fields in the form of the recordings. Kind 0 means no timestamp; librdkafka then gives 0."""
     kind, ms = message.timestamp()
     return (message.offset(), kind, ms if kind else -1, message.key(), message.value(), message.headers())
 
 
 def delivered(fetcher, count):
-    """All that comes, by partition, and where the fetcher says that these stand; count: how much it is to be."""
+    """Poll until count messages have come and no more come. Returns: ({partition: messages}, {partition: position})."""
     rows, positions = defaultdict(list), {}
     deadline = time.monotonic() + PATIENCE_S
     while True:
@@ -87,5 +87,5 @@ def test_a_fetcher_delivers_the_recorded_messages_of_every_format_and_codec(repl
         fetchers.close()
     for tp, recording in recordings.items():
         assert rows[tp] == expected[tp], recording.name
-        # over what follows the last message, such as the end of a transaction, one goes at once, the other when it can
+        # a fetcher may or may not have passed what follows the last message yet, such as the end of a transaction
         assert rows[tp][-1][0] < positions[tp] <= recording.next_offset

@@ -1,4 +1,4 @@
-"""Registrations that an ACL forbids to read: `ids` is open to everybody, so a stranger can leave one in any group."""
+"""Registrations that an ACL hides. Every client may create below `ids`, so a stranger can leave one in any group."""
 
 import logging
 import uuid

@@ -1,4 +1,4 @@
-"""The parts that only the real store has: time limits, credentials, TLS, servers that lack a request."""
+"""Behaviour that only the real store has: time limits, credentials, TLS, servers that lack a request."""
 
 from __future__ import annotations
 
@@ -53,13 +53,13 @@ ZK_LAYOUT = Path(kazoo_session.__file__).parent
 def no_thread_is_left() -> Iterator[None]:
     before = set(threading.enumerate())
     yield
-    # one that was told to end may take a moment for it
+    # a thread may need a moment to end
     eventually(lambda: not [t for t in set(threading.enumerate()) - before if "proxy" not in t.name])
 
 
 @pytest.fixture
 def silent_port() -> Iterator[int]:
-    """Takes connections and says nothing."""
+    """Return a port that accepts connections and never answers."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         yield listener.getsockname()[1]
 
@@ -170,7 +170,7 @@ def test_closing_while_another_thread_starts_ends_the_start(silent_port: int):
 
 @zookeeper_needed
 def test_a_silent_host_does_not_keep_the_store_from_the_others(kazoo: KazooBackend, silent_port: int):
-    for _ in range(3):  # kazoo takes the hosts in any order
+    for _ in range(3):  # several tries, because kazoo shuffles the hosts
         store = KazooStore(
             ZkSettings(
                 f"127.0.0.1:{silent_port},{kazoo.connect}", session_timeout_ms=1000, connection_timeout_ms=20_000
@@ -187,7 +187,7 @@ def test_a_failed_start_leaves_a_store_that_can_be_started_again(kazoo: KazooBac
     with pytest.raises(ConnectTimeoutError):
         store.start()
     kazoo.restore(store)
-    # the same short time-out may pass on a busy machine: then it is one more failed start
+    # on a busy machine the short time-out may pass here too; a failed start may be repeated
     eventually(lambda: store.start() is None)
     assert store.exists("/") is not None
 
@@ -218,11 +218,11 @@ def test_a_request_that_a_hanging_server_takes_only_in_part_holds_up_neither_the
 ):
     store, maker, path = kazoo.new_cuttable_store(operation_timeout_ms=300), kazoo.new_store(), new_root()
     maker.start()
-    maker.create(path, b"")  # which may take longer than what is to fail soon
+    maker.create(path, b"")  # another store creates it, because the creation may take longer than the short time limit
     store.start()
     kazoo.proxy(store).pause()
     with ThreadPoolExecutor(32) as pool:
-        # far more than sockets hold, so that one of these threads is stuck in sending
+        # far more bytes than socket buffers hold, so one of these threads blocks in send()
         big = [pool.submit(store.set_data, path, bytes(900_000)) for _ in range(30)]
         with Stopwatch() as watch:
             with pytest.raises(ConnectionLostError):
@@ -320,7 +320,7 @@ def test_a_silent_session_really_expires(kazoo: KazooBackend):
 def test_a_write_in_a_session_does_not_wait_for_a_connection_and_is_not_made_when_there_is_one(
     kazoo: KazooBackend, ends: bool
 ):
-    """What its caller has seen before may be over by then."""
+    """By the time of a new connection, the state that the caller has read may be out of date."""
     store = kazoo.new_cuttable_store(operation_timeout_ms=600_000)
     sessions = Recorder[SessionEvent]()
     store.add_session_listener(sessions)
@@ -419,7 +419,7 @@ def test_a_reply_that_makes_no_sense_costs_the_session_but_not_the_store(kazoo: 
 def test_a_logging_handler_that_raises_at_each_record_keeps_no_event_from_a_session_listener(
     kazoo: KazooBackend, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ):
-    """kazoo calls the store on its connection thread, and drops what that raises: the member stayed paused for ever."""
+    """Regression: kazoo drops errors of listeners on its connection thread, so the member stayed paused for ever."""
     raised = []
 
     class Raising(logging.Handler):
@@ -563,7 +563,7 @@ def test_whatever_line_of_the_start_is_interrupted_the_next_start_works_and_no_t
 def test_silent_servers_of_an_ensemble_let_a_store_start_and_read_many_znodes(
     zookeeper: Callable[[str], EmbeddedZooKeeper], silent_port: int, version: str
 ):
-    """They take connections and say nothing, so each connection that is made costs time."""
+    """Silent servers accept connections and never answer, so each new connection may cost time."""
     store = KazooStore(ZkSettings(f"{zookeeper(version).connect},127.0.0.1:{silent_port}"))
     store.start()
     try:
@@ -632,14 +632,14 @@ def test_a_znode_that_an_operator_creates_has_the_acl_of_the_folder_above_it(kaz
         with pytest.raises(NotPermittedError):
             bob.set_data(secured, b"x")
     bob.set_data(f"{path}/open", b"x")
-    # of a folder that comes with it
+    # a child takes the ACL of a folder that the same request creates
     [mine] = operator.read_acls([path])
     operator.multi([CreateOp(f"{path}/open/folder", None, acl=mine), CreateOp(f"{path}/open/folder/child", None)])
     assert operator.read_acls([f"{path}/open/folder/child"]) == [mine]
     other = new_root()
     operator.create(other, b"")
     bob.set_data(other, b"x")
-    # the server does not tell bob alice's entry, and the folder lets bob create
+    # the server does not show bob alice's entry, so he cannot copy the ACL, although he may create below the folder
     alice._session.client.set_acls(other, [*CREATOR_ALL_ACL, make_acl("world", "anyone", read=True, create=True)])
     keeper = kazoo.new_store(keep_acl=True)
     keeper.start()
@@ -665,7 +665,7 @@ def test_a_znode_that_may_not_be_read_fails_batches_as_it_fails_single_reads(
             with pytest.raises(NotPermittedError) as caught:
                 read(["/", path] * repeat)
             assert caught.value.path == path
-        if version == "3.9":  # where asking whether it exists counts as reading
+        if version == "3.9":  # in this version an exists request needs the right to read
             with pytest.raises(NotPermittedError):
                 bob.exists(path)
             with pytest.raises(NotPermittedError):
@@ -689,7 +689,7 @@ def test_credentials_that_the_server_does_not_take_are_an_authentication_error(k
 
 @zookeeper_needed
 def test_credentials_do_not_show_in_the_debug_log(kazoo: KazooBackend, caplog: pytest.LogCaptureFixture):
-    # the command line, which other tests of this run have used, quietens kazoo
+    # other tests of this run call the command line, which raises kazoo's log level
     with caplog.at_level(logging.DEBUG), caplog.at_level(logging.DEBUG, logger="kazoo"):
         store = kazoo.new_store(auth=(("digest", "alice:hunter2"),))
         store.start()
@@ -709,7 +709,7 @@ def openssl(folder: Path, *arguments: str) -> None:
 
 @pytest.fixture(scope="module")
 def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """ca.pem; server.pem and client.pem each with a key and a certificate from it; stranger.pem, another authority."""
+    """Make ca.pem; server.pem and client.pem, each a key and a certificate of that authority; stranger.pem, another."""
     folder = tmp_path_factory.mktemp("keys")
     for name in ("ca", "stranger"):
         openssl(
@@ -734,7 +734,7 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_server_that_has_lost_its_data_gets_a_new_session(kazoo: KazooBackend):
     store = kazoo.new_cuttable_store(session_timeout_ms=1000)
     store.start()
-    # more transactions than the empty server will have seen
+    # more transactions than the empty server will have
     root = new_root()
     store.create(root, None)
     for number in range(20):
@@ -753,7 +753,7 @@ def test_a_server_that_has_lost_its_data_gets_a_new_session(kazoo: KazooBackend)
 
 @pytest.fixture(scope="module")
 def tls_connect(keys: Path) -> Iterator[str]:
-    """A ZooKeeper that speaks TLS, and only to clients with a certificate."""
+    """Start a ZooKeeper that accepts only TLS clients with a certificate. Returns: its address."""
     port = free_port()
     properties = {
         "secureClientPort": str(port),
@@ -816,7 +816,7 @@ def test_a_server_that_is_not_trusted_is_an_authentication_error(
 
 
 class CreateContainer:
-    """kazoo lacks this request."""
+    """The request to create a container znode, which kazoo lacks."""
 
     type = 19
 
@@ -836,7 +836,7 @@ class CreateContainer:
 
 @zookeeper_needed
 def test_a_container_belongs_to_no_session(kazoo: KazooBackend):
-    """Anybody can put one where only a session's znode belongs, and it stays as a persistent one does."""
+    """Any client can create a container where only an ephemeral znode belongs; it outlives the session."""
     store, path = kazoo.new_store(), f"/container-{uuid.uuid4().hex}"
     store.start()
     store._ask_other(CreateContainer(path), path)

@@ -1,4 +1,4 @@
-"""The promises of a store, over the oldest kazoo that pyproject.toml allows. All other tests use the newest."""
+"""The contract of a store, over the oldest kazoo that pyproject.toml allows. All other tests use the newest."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SUITE = ("test_store_contract.py", "test_kazoo_store.py", "test_kazoo_sasl.py", 
 
 @pytest.fixture
 def oldest_kazoo() -> Path:
-    """A folder with this kazoo alone, named for its version; it comes first where PYTHONPATH names it."""
+    """Return a folder with only the oldest kazoo, named after its version. In PYTHONPATH it hides the installed one."""
     (version,) = re.findall(r'"kazoo>=([\d.]+),', (ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     folder = ROOT / "build" / f"kazoo-{version}"
     if not folder.exists():

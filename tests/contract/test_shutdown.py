@@ -1,6 +1,6 @@
-"""shutdown() returns within its deadline in every state of a member, twice is harmless, any thread may call.
+"""shutdown() returns within its deadline in every state of a member; a second call is harmless; any thread may call it.
 
-Over the in-memory store and over a real ZooKeeper; brokers play no part in it.
+The tests run over the in-memory store and over a real ZooKeeper, without brokers.
 """
 
 import logging
@@ -23,11 +23,11 @@ from zk_layout.model import ConsumerRegistration, SubscriptionPattern, TopicAssi
 P0 = TopicPartition("t", 0)
 TIMEOUT_S = 1.0
 MARGIN_S = 5.0
-"""What shutdown() promises beyond its timeout."""
+"""The most seconds that shutdown() may take beyond its timeout."""
 
 
 class HangingStore(MemoryStore):
-    """A store whose requests hang, as at a server that does not answer, until it is closed."""
+    """A store whose requests can hang until it is closed, as with a server that does not answer."""
 
     def __init__(self, server):
         super().__init__(server)
@@ -48,7 +48,7 @@ class HangingStore(MemoryStore):
 
 
 class MemoryStageBackend(MemoryBackend):
-    """The member's store can be made to hang."""
+    """A backend in memory, whose silence() lets the requests of a member's store hang."""
 
     def new_cuttable_store(self, chroot=""):
         store = HangingStore(self.server)
@@ -63,7 +63,7 @@ class MemoryStageBackend(MemoryBackend):
 
 
 class KazooStageBackend(KazooBackend):
-    """A chroot for each test."""
+    """A backend over a real ZooKeeper, with a chroot for each test."""
 
     def __init__(self, connect):
         root = f"/{uuid.uuid4().hex}"
@@ -81,7 +81,7 @@ class KazooStageBackend(KazooBackend):
 
 
 class Stage:
-    """A group's ZooKeeper and one member of it, that tests bring into a state."""
+    """A group's ZooKeeper, and one member that tests bring into a state."""
 
     def __init__(self, backend):
         self.backend = backend
@@ -131,7 +131,7 @@ class Stage:
         eventually(lambda: self.connector.status.phase in phases)
 
     def leave_to_itself(self, how):
-        """Nothing more that it does in ZooKeeper comes to an end."""
+        """Take ZooKeeper from the member by how(store): from now on none of its requests completes."""
         self.is_out_of_sight = True
         how(self.store)
 
@@ -148,7 +148,7 @@ class Stage:
 
 
 def created(stage):
-    """No streams yet."""
+    """Do nothing: the connector has no streams yet."""
 
 
 def stable(stage):
@@ -157,21 +157,21 @@ def stable(stage):
 
 
 def joining(stage):
-    """The id is another session's."""
+    """Let another session have the member's id znode, so that the member cannot register."""
     stage.admin.create("/consumers/g/ids/g_me", b"{}", ephemeral=True, make_parents=True)
     stage.join_in_background()
     stage.wait_for(Phase.JOINING)
 
 
 def waiting(stage):
-    """Somebody else's owner znode is in the way."""
+    """Let another client's owner znode block the member's claim."""
     stage.admin.create("/consumers/g/owners/t/0", b"g_ghost-0", ephemeral=True, make_parents=True)
     stage.join_in_background()
     stage.wait_for(Phase.WAITING)
 
 
 def degraded(stage):
-    """It was in the way for longer than all tries."""
+    """Let another client's owner znode block the claim until the member has used up its tries."""
     stage.connector.shutdown(0)
     stage.store = stage.backend.new_cuttable_store()
     stage.connector = stage.member(rebalance_max_retries=1, rebalance_backoff_ms=50)
@@ -181,7 +181,7 @@ def degraded(stage):
 
 
 def draining(stage):
-    """A user holds messages of a partition that another member is to have."""
+    """Let the user's code hold messages of a partition that the member has to release to another member."""
     stream = stage.join()
     stage.kafka.produce(TopicPartition("t", 1))
     taken = threading.Event()
@@ -198,7 +198,7 @@ def draining(stage):
 
 
 def held(stage):
-    """A user holds messages and never comes back."""
+    """Let the user's code hold messages and never ask for more."""
     stream = stage.join()
     stage.kafka.produce(P0)
     taken = threading.Event()
@@ -218,26 +218,26 @@ def suspended(stage):
 
 
 def expired(stage):
-    """The server has just ended its session."""
+    """Let the server end the member's session."""
     stage.join()
     stage.leave_to_itself(stage.backend.expire)
 
 
 def silent(stage):
-    """ZooKeeper answers nothing any more, and nobody has noticed."""
+    """Let ZooKeeper stop answering, while its connection stays open."""
     stage.join()
     stage.leave_to_itself(stage.backend.silence)
 
 
 def rebalancing(stage):
-    """The coordinator, in the midst of a rebalance, waits for an answer that does not come."""
+    """Let the coordinator wait, in the middle of a rebalance, for an answer that does not come."""
     stage.join()
     if isinstance(stage.store, HangingStore):
         stage.leave_to_itself(stage.backend.silence)
         stage.admin.create("/consumers/g/ids/g_you", b"", ephemeral=True)
         assert stage.store.entered.wait(60)
     else:
-        # the answers take longer than the shutdown may
+        # each answer takes longer than shutdown() may
         stage.is_out_of_sight = True
         stage.backend.proxy(stage.store).slow(2.0)
         stage.admin.create("/consumers/g/ids/g_you", b"", ephemeral=True)
@@ -328,7 +328,7 @@ def test_shutdown_by_several_threads_at_once_returns_to_each_in_time_and_once_mo
 
 
 class LeavingHandler(logging.Handler):
-    """Shuts a connector down at the first record with this text, on the thread that logs it."""
+    """A logging handler that shuts a connector down at the first record with this text, on the logging thread."""
 
     def __init__(self, connector, text):
         super().__init__()
@@ -346,7 +346,7 @@ class LeavingHandler(logging.Handler):
 @pytest.mark.parametrize(
     ("place", "text", "room"),
     [
-        # the in-memory store has no thread of its own
+        # only the real store has a connection thread
         pytest.param("3.9", ": connected", "zk_layout", marks=pytest.mark.zookeeper, id="connection"),
         pytest.param("3.9", "joins group", "rebalance", marks=pytest.mark.zookeeper, id="coordinator"),
         pytest.param("memory", "joins group", "rebalance", id="coordinator, memory"),
@@ -412,7 +412,7 @@ def test_shutdown_inside_either_hook_returns_in_time_and_leaves_the_group(place,
 
 
 def test_shutdown_where_no_thread_begins_any_more_leaves_the_group_in_order(place, monkeypatch, caplog):
-    """As in an atexit handler, from Python 3.12 on."""
+    """From Python 3.12 on, no thread can start in an atexit handler."""
     stage = Stage(place)
     told = []
 

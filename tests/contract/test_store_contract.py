@@ -1,4 +1,4 @@
-"""The promises of zk_layout.store, over the in-memory ZooKeeper and over real ones."""
+"""The contract of zk_layout.store, over the in-memory ZooKeeper and over real ones."""
 
 from __future__ import annotations
 
@@ -277,7 +277,7 @@ def test_no_read_sees_a_change_before_its_watch_has_fired(store: ZkStore, other:
 
 
 def test_no_write_behind_a_change_is_answered_before_the_watch_has_fired(store: ZkStore, other: ZkStore, root: str):
-    """By that a member knows whether a topic was created again before its commit."""
+    """A member relies on it to learn whether a topic was created again before its commit."""
     store.create(f"{root}/topic", b"")
     store.create(f"{root}/offset", b"1")
     for version in range(20):
@@ -442,7 +442,7 @@ def test_batches_answer_in_order_with_none_for_missing_znodes(store: ZkStore, ro
     for name in ("a", "b"):
         store.create(f"{root}/{name}/child", None, make_parents=True)
         store.set_data(f"{root}/{name}", name.encode())
-    for repeat in (1, 20):  # few and many: servers and stores may treat them differently
+    for repeat in (1, 20):  # few and many reads, because servers and stores may treat them differently
         paths = [f"{root}/b", f"{root}/missing", f"{root}/a", f"{root}/b"] * repeat
         assert [znode and znode.data for znode in store.get_data_many(paths)] == [b"b", None, b"a", b"b"] * repeat
         assert store.get_children_many(paths) == [("child",), None, ("child",), ("child",)] * repeat
@@ -507,7 +507,7 @@ def test_many_znodes_are_watched_in_one_request_and_a_missing_one_fires_at_once(
     for path in paths[:3]:
         other.delete(path)
     assert recorder.wait_for(4)[1:] == [WatchEvent(WatchKind.DELETED, path) for path in paths[:3]]
-    # a watch is one-shot here as elsewhere
+    # a watch fires only once
     other.create(paths[0], b"")
     other.delete(paths[0])
     other.delete(paths[3])

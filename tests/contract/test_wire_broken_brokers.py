@@ -1,4 +1,4 @@
-"""Brokers that misbehave: no message is lost or repeated, no partition stands still, and lasting errors are raised."""
+"""Brokers that misbehave: no message is lost or repeated, no partition stops, and the fetcher raises lasting errors."""
 
 import json
 import logging
@@ -31,7 +31,7 @@ VALUES = [b"%d" % number * (number % 7 + 1) for number in range(COUNT)]
 
 
 class OutOfSight:
-    """A store that loses sight of its server when told so."""
+    """A store whose reads fail with ConnectionLostError while is_lost is set."""
 
     def __init__(self, store):
         self._store = store
@@ -140,7 +140,7 @@ def test_every_message_comes_once_and_in_order_in_spite_of(cluster, fault, at):
 )
 @given(data=st.data())
 def test_no_falsified_response_head_loses_or_repeats_a_message(data):
-    """All but the records themselves, which have checksums of their own, though not for their offsets."""
+    """The head is all before the records. Records have checksums, which do not cover their offsets."""
     cluster = Cluster()
     try:
         broker = cluster.broker(0, T0)
@@ -197,7 +197,7 @@ def test_an_error_that_lasts_is_raised_and_others_flow(cluster, code, name):
 
 
 def two_that_fetch(cluster):
-    """Two fetchers that fetch one partition each from the same broker."""
+    """Return two fetchers that have each fetched a partition of the same broker; the first is without one by now."""
     fetchers = cluster.fetchers()
     one, other = fetchers.fetcher(), fetchers.fetcher()
     one.assign({T0: 0})
@@ -381,7 +381,7 @@ def test_a_fetcher_is_closed_wherever_in_a_response_it_is(cluster, sent):
 
 
 def fetcher_with_a_response_in_store(cluster):
-    """One that has handed out ten messages of each, while the next response is on its way."""
+    """Return a fetcher that has handed out ten messages of each partition, and has requested the next response."""
     broker = cluster.broker(0, T0, T1)
     fetcher = cluster.fetcher(fetch_message_max_bytes=1000)
     fetcher.assign({T0: 0, T1: 0})
@@ -469,7 +469,7 @@ def test_a_position_outside_the_log_is_reset_or_an_error(cluster, monkeypatch):
 
 
 def test_received_messages_come_before_a_reset(cluster, monkeypatch):
-    """The log lost its end while the user still had most of a response to take."""
+    """The log loses its end while the user's code has still to take most of a response."""
     monkeypatch.setattr("legacy_consumer.fetching.positions.LOG_END_WAIT_S", 0.05)
     broker = cluster.broker(0, T0)
     fetcher = cluster.fetcher()
@@ -477,7 +477,7 @@ def test_received_messages_come_before_a_reset(cluster, monkeypatch):
     got = fetch(fetcher, 1, max_messages=1)
     del broker.logs[T0][50:]
     eventually(lambda: not poll_into(got, fetcher, max_messages=1) or fetcher._finder.is_busy or got.moves)
-    # it is found where the partition goes on while most of the messages wait to be taken
+    # the fetcher finds the partition's new position while most of the messages still wait in it
     eventually(lambda: not fetcher._finder._open)
     while not got.moves:
         poll_into(got, fetcher, max_messages=10)
