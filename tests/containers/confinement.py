@@ -1,6 +1,6 @@
-"""How docker-compose.yml and the manifests confine a container, as the engine is told.
+"""The confinement of containers by docker-compose.yml and the manifests, in the form of docker's arguments.
 
-The tests start their containers so: what the files say is what was tried.
+The tests start their containers with it, so they try what the files say.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ MANIFESTS = ROOT / "deploy" / "kubernetes"
 
 
 def services() -> dict[str, dict[str, Any]]:
-    """{name: the service} of docker-compose.yml."""
+    """Return {name: service} of docker-compose.yml."""
     found: dict[str, dict[str, Any]] = yaml.safe_load(COMPOSE.read_text())["services"]
     return found
 
 
 def confinement(service: str) -> dict[str, Any]:
-    """What the service may do, as arguments of docker's client; a volume without a name is one of its own."""
+    """Return a service's rights as arguments of docker's client; its volumes are those without a name."""
     given = services()[service]
     return {
         "cap_drop": given["cap_drop"],
@@ -34,7 +34,7 @@ def confinement(service: str) -> dict[str, Any]:
 
 
 def pod_of(manifest: str) -> dict[str, Any]:
-    """The pods that the manifest describes."""
+    """Return the description of the manifest's pods."""
     for document in yaml.safe_load_all((MANIFESTS / manifest).read_text()):
         if document["kind"] in {"Deployment", "StatefulSet"}:
             pod: dict[str, Any] = document["spec"]["template"]["spec"]
@@ -43,7 +43,7 @@ def pod_of(manifest: str) -> dict[str, Any]:
 
 
 def as_in_a_pod(pod: dict[str, Any], container: dict[str, Any], folders: Path) -> list[str]:
-    """The arguments of `docker run` for a container of a pod, whose empty folders are made in `folders`."""
+    """Return the arguments of `docker run` for a container of a pod; make the pod's empty folders in `folders`."""
     context = {**pod["securityContext"], **container["securityContext"]}
     arguments = ["--user", str(context["runAsUser"])]
     arguments += [word for name in context["capabilities"]["drop"] for word in ("--cap-drop", name)]
@@ -57,6 +57,6 @@ def as_in_a_pod(pod: dict[str, Any], container: dict[str, Any], folders: Path) -
             continue
         folder = folders / mount["name"]
         folder.mkdir(exist_ok=True)
-        folder.chmod(0o777)  # as the kubelet makes it
+        folder.chmod(0o777)  # the mode that the kubelet sets
         arguments += ["--volume", f"{folder / mount.get('subPath', '')}:{mount['mountPath']}"]
     return arguments

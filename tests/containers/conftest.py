@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-# its image would have to be pulled; what these fixtures start they end themselves
+# Ryuk's image would have to be pulled; these fixtures themselves remove all that they start
 os.environ.setdefault("TESTCONTAINERS_RYUK_DISABLED", "true")
 
 IMAGE = "legacy-consumer:test"
@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="session")
 def image():
-    """The image of this tree; layers that did not change come from the engine's cache."""
+    """Build the image of this tree; unchanged layers come from the engine's cache."""
     built = subprocess.run(["docker", "build", "--quiet", "--tag", IMAGE, str(ROOT)], capture_output=True, text=True)
     assert built.returncode == 0, (built.stdout + built.stderr)[-4000:]
     return IMAGE
@@ -21,7 +21,7 @@ def image():
 
 @pytest.fixture(scope="session")
 def cluster(image):
-    """Three ZooKeepers and three brokers."""
+    """Run three ZooKeepers and three brokers."""
     from tests.containers.container_cluster import ContainerCluster
 
     with ContainerCluster(image) as cluster:
@@ -30,7 +30,7 @@ def cluster(image):
 
 @pytest.fixture
 def new_group(cluster):
-    """Makes groups; afterwards none of their containers is left."""
+    """Yield a function that makes groups; afterwards remove all their containers."""
     from tests.containers.container_group import ContainerGroup
 
     groups = []

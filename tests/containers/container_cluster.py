@@ -54,7 +54,7 @@ class ContainerCluster:
 
     def _start(self, name: str, health: str, network: Network, *command: str) -> None:
         confined = confinement(name)
-        assert not confined.pop("volumes")  # the image's own, for /data
+        assert not confined.pop("volumes")  # the image declares the volume /data itself
         tmpfs = confined.pop("tmpfs")
         container = (
             DockerContainer(self.image, **confined)
@@ -67,33 +67,33 @@ class ContainerCluster:
         self.nodes[name] = self._stack.enter_context(container)
 
     def connect_broker(self, name: str) -> None:
-        """Let a broker reach ZooKeeper. It has no name there: consumers would find it by that way too, when the
-        other is cut (the engine resolves host names as well, so no node has one).
+        """Connect a broker to ZooKeeper's network, without a name: by the name consumers would reach the broker there
+        when their own network is cut (the engine resolves host names as well, so no node has one).
         """
         self.zookeeper_net.connect(self.nodes[name].get_wrapped_container().id)
 
-    # As seen from here: the engine's networks are routed from its host.
+    # Addresses for the tests' process: the engine's host routes into the engine's networks.
 
     def address(self, name: str) -> str:
-        """The node's address on the ZooKeeper network; empty while it is not there."""
+        """Return the node's address on the ZooKeeper network; empty while it is not connected."""
         container = self.nodes[name].get_wrapped_container()
         container.reload()
         network = container.attrs["NetworkSettings"]["Networks"].get(self.zookeeper_net.name, {})
         return str(network.get("IPAddress", ""))
 
     def config(self) -> ClusterConfig:
-        """How to reach ZooKeeper now."""
+        """Return the configuration to reach ZooKeeper at its present addresses."""
         hosts = [f"{address}:2181" for name in SERVERS if (address := self.address(name))]
         return ClusterConfig.load(zookeeper_connect=",".join(hosts), zookeeper_connection_timeout_ms=5000)
 
     def connected(self) -> contextlib.closing[KazooStore]:
-        """A session of our own, at the addresses of this moment."""
+        """Return a store with a session of its own, at the present addresses."""
         store = KazooStore(self.config().zk_settings())
         store.start()
         return contextlib.closing(store)
 
     def leader(self) -> str:
-        """The name of the ZooKeeper that leads."""
+        """Return the name of the leading ZooKeeper server."""
 
         def find() -> str | None:
             for name in SERVERS:
@@ -105,20 +105,20 @@ class ContainerCluster:
         return eventually(find)
 
     def run(self, *command: str, timeout_s: float = 120) -> tuple[int, str]:
-        """A command in a container of its own, to its end: (exit code, all it said)."""
+        """Run a command in a container of its own, to its end. Returns: (exit code, output)."""
         with self.command(*command) as container:
             wrapped = container.get_wrapped_container()
             code = wrapped.wait(timeout=timeout_s)["StatusCode"]
             return code, wrapped.logs().decode("utf-8", "replace")
 
     def command(self, *command: str, **kwargs: object) -> DockerContainer:
-        """A container on both networks; not started yet."""
+        """Return a container on both networks that has not started yet."""
         confined = {**confinement("consumer"), **kwargs}
         return _OnBothNetworks(self, self.image).with_command(list(command)).with_kwargs(**confined)
 
 
 class _OnBothNetworks(DockerContainer):
-    """Is connected to both networks before its command runs."""
+    """A container that is on both networks before its command runs."""
 
     def __init__(self, cluster: ContainerCluster, image: str) -> None:
         super().__init__(image)

@@ -1,7 +1,7 @@
-"""A group whose members are containers, and the history of what they printed and who owned what.
+"""A group whose members are containers, and the history of their output and of the partitions' owners.
 
-A member is `legacy-consumer consume --format json`. Before each batch it prints when it got it, because the engine may
-read a line seconds later. Who owned what is looked at in ZooKeeper all the time, from outside.
+A member runs `legacy-consumer consume --format json`. Before each batch it prints the time at which it got the batch,
+because the engine may read a line seconds later. A thread of the tests reads the owners in ZooKeeper all the time.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from zk_layout.paths import ConsumerIdsPath, OffsetPath, OwnerPath
 SESSION_MS = 4000
 _LOOK_S = 0.05
 _BLUR_S = 1.0
-"""How seldom owners may be looked at on a busy machine."""
+"""The most seconds between two reads of the owners on a busy machine."""
 _CONSUME = """
 import time
 from legacy_consumer.operations.cli.console_consumer import Printer
@@ -37,14 +37,14 @@ def print_with_time(printer, messages):
 Printer.print = print_with_time
 program()
 """
-"""The command itself; it only says when it got what it prints."""
+"""The `consume` command, which here also prints the time at which it got each batch."""
 
 
 @dataclass
 class Member:
-    """One container. deliveries: (time, partition, offset) of each message that it printed.
+    """A member in a container. deliveries: (time, partition, offset) of each message that it printed.
 
-    newest: {partition: when the newest message that it printed was produced}.
+    newest: {partition: time at which the newest printed message was produced}.
     """
 
     name: str
@@ -54,7 +54,7 @@ class Member:
     newest: dict[int, float] = field(default_factory=dict)
 
     def follow(self) -> None:
-        """Read its output as it comes, until it ends."""
+        """Start to read the container's output, until the container ends."""
         self._readers = [
             threading.Thread(target=self._read, args=(stream,), daemon=True, name=f"{self.name}-{stream}")
             for stream in ("stdout", "stderr")
@@ -79,7 +79,7 @@ class Member:
                 self.newest[message["partition"]] = message["timestamp"] / 1000
 
     def await_end_of_output(self) -> None:
-        """It has ended; all that it printed is to be read."""
+        """Wait until all output of the ended container has been read."""
         for reader in self._readers:
             reader.join(60)
 
@@ -99,7 +99,7 @@ class ContainerGroup:
         self.members: dict[str, Member] = {}
         self.living: set[str] = set()
         self.settle_s: list[tuple[str, float, float]] = []
-        """What happened, seconds until every partition was owned, and until new messages of each were printed."""
+        """(event, seconds until every partition had an owner, seconds until members printed new messages of each)."""
         self.owners: list[tuple[float, dict[int, str]]] = []
         self._producer = None
         self._stop = threading.Event()
@@ -111,10 +111,10 @@ class ContainerGroup:
         self._watcher = threading.Thread(target=self._watch, daemon=True, name=f"owners-of-{topic}")
         self._watcher.start()
 
-    # What happens.
+    # Events.
 
     def produce(self, rate: float) -> None:
-        """Flights come at this rate from now on, until all is over."""
+        """Start a producer that writes flights at this rate (a second) until the end."""
         self._producer = self.cluster.command(
             "node", "flights", "--topic", self.topic, "--rate", str(rate), "--limit", "10000000",
             "--zookeeper", CONNECT, "--wait", "60",
@@ -137,14 +137,14 @@ class ContainerGroup:
         return member
 
     def leave(self, name: str) -> int:
-        """SIGTERM, as `docker stop` sends it; the exit code."""
+        """Stop a member by SIGTERM, like `docker stop`. Returns: its exit code."""
         member = self.members[name]
         self.living.discard(name)
         member.container.stop(timeout=120)
         return member.container.wait()["StatusCode"]
 
     def restart(self, name: str, **properties: object) -> int:
-        """SIGTERM, and another container in its place with the same id; the exit code."""
+        """Stop a member by SIGTERM, and start another container with the same id. Returns: the exit code."""
         code = self.leave(name)
         before = self.members[name]
         before.await_end_of_output()
@@ -158,7 +158,7 @@ class ContainerGroup:
         self.living.discard(name)
         self.members[name].container.kill()
 
-    # What is to be seen.
+    # State.
 
     def _watch(self) -> None:
         store: KazooStore | None = None
@@ -202,7 +202,7 @@ class ContainerGroup:
         }
 
     def await_settled(self, cause: str, timeout_s: float = 90) -> dict[int, str]:
-        """Until the living are the members, each owns its share, and every partition flows again; notes how long."""
+        """Wait until the living members own all partitions and every partition flows again; record how long it took."""
         began = time.time()
 
         def is_settled() -> dict[int, str] | None:
@@ -224,13 +224,13 @@ class ContainerGroup:
         return owners
 
     def _flows(self, number: int, name: str, since: float) -> bool:
-        """Return whether its owner printed a message that was produced since then: not one that was fetched before."""
+        """Return whether the owner printed a message produced since then, not only messages that it fetched before."""
         return self.members[name].newest.get(number, 0.0) > since
 
-    # What must hold at the end.
+    # Checks at the end.
 
     def await_all_delivered(self, timeout_s: float = 120) -> dict[int, int]:
-        """End the producer, and wait until all it wrote is committed; {partition: end of the log}."""
+        """End the producer, and wait until the group has committed everything. Returns: {partition: end of the log}."""
         wrapped = self._producer.get_wrapped_container()
         wrapped.stop(timeout=60)
         assert wrapped.wait()["StatusCode"] == 0, wrapped.logs()[-2000:]
@@ -247,14 +247,14 @@ class ContainerGroup:
         return {row["partition"]: row["log_end"] for row in document["partitions"]}
 
     def lost(self, ends: dict[int, int]) -> list[tuple[int, int]]:
-        """(partition, offset) of what nobody printed."""
+        """Return (partition, offset) of each message that no member printed."""
         printed = {(number, offset) for member in self.members.values() for _, number, offset in member.deliveries}
         return [
             (number, offset) for number, end in ends.items() for offset in range(end) if (number, offset) not in printed
         ]
 
     def strangers(self) -> list[str]:
-        """Deliveries by a member that did not own the partition around that time: a second one handing out."""
+        """Return deliveries by a member that did not own the partition around that time, beside the owner's."""
         found = []
         for member in self.members.values():
             for at, number, offset in member.deliveries:
@@ -264,12 +264,12 @@ class ContainerGroup:
         return found
 
     def owners_in_turn(self, number: int, since: float) -> list[str]:
-        """Who owned a partition, one after another."""
+        """Return the owners of a partition, one after another."""
         names = [owners[number] for at, owners in self.owners if at >= since and number in owners]
         return [name for index, name in enumerate(names) if index == 0 or name != names[index - 1]]
 
     def story(self, since: float) -> str:
-        """Each picture of the owners, and what the members said: for who asks why."""
+        """Return each change of the owners, and the members' log lines, for the text of an error."""
         pictures = [(at, owners) for at, owners in self.owners if at >= since]
         changes = [
             f"{datetime.fromtimestamp(at, timezone.utc):%H:%M:%S.%f} {owners}"

@@ -1,4 +1,4 @@
-"""A group spread over containers, through what happens to containers: nothing lost, one owner at a time."""
+"""A group in containers that are killed, paused and cut off: no message is lost, and a partition has one owner."""
 
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -12,7 +12,7 @@ from tests.support.waiting import eventually
 pytestmark = [pytest.mark.containers, pytest.mark.slow, pytest.mark.timeout(400)]
 
 PATIENT = {"scheduled_rebalance_max_delay_ms": 600_000, "zookeeper_session_timeout_ms": 30_000}
-"""Longer than a container takes to start, and a session longer than a process stands still, on a busy machine."""
+"""On a busy machine the delay is longer than the start of a container, and the session longer than any stall."""
 
 
 def check(group):
@@ -38,7 +38,7 @@ def test_scale_up_and_down_and_kill(new_group):
 
 
 def is_paused(container):
-    """Pauses it. On a busy machine the engine may fail to freeze all its processes at once, and lets them go on."""
+    """Pause a container; True once that worked. On a busy machine the engine may fail to freeze all its processes."""
     container.reload()
     if container.status != "paused":
         container.pause()
@@ -75,7 +75,7 @@ def test_paused_beyond_its_session_and_cut_off_on_either_side(new_group, cluster
     assert cut.exec_run(["getent", "hosts", "kafka1"]).exit_code != 0
     others = [group.members[name] for name in ("c1", "c2")]
     eventually(lambda: all(max(member.newest.values()) > cut_at + 5 for member in others), 120)
-    # a member without brokers keeps its share, and prints nothing that was produced since
+    # a member without brokers keeps its share, and prints no message that was produced since
     assert group.registered() == group.living
     assert max(group.members["c3"].newest.values()) < cut_at + 1
     cluster.kafka_net.connect(cut.id)
@@ -96,7 +96,7 @@ def test_servers_lost_and_restarted_one_by_one_under_load(new_group, cluster):
     group.await_settled("the leading ZooKeeper cut off")
     cluster.zookeeper_net.connect(container.id, [leader])
 
-    # its partitions get other leaders, and flow again
+    # the broker's partitions get other leaders, and flow again
     broker = cluster.nodes["kafka2"].get_wrapped_container()
     for net in (cluster.kafka_net, cluster.zookeeper_net):
         net._unwrap_network.disconnect(broker.id)
@@ -115,7 +115,7 @@ def test_servers_lost_and_restarted_one_by_one_under_load(new_group, cluster):
 
 
 def test_a_redeployment_moves_each_partition_once(new_group):
-    """As with the strategy Recreate: all old ones end, as soon as each hears of it, then all new ones start."""
+    """As with the strategy Recreate: all old members end, each as soon as the signal comes, then all new ones start."""
     group = new_group("redeployed", 6)
     group.produce(rate=300)
     delays = {"group_initial_rebalance_delay_ms": 10_000, **PATIENT}
@@ -134,7 +134,7 @@ def test_a_redeployment_moves_each_partition_once(new_group):
 
 
 def test_a_rolling_redeployment_under_their_own_ids_moves_nothing_of_the_others(new_group):
-    """As a StatefulSet is updated: one pod after another ends and is started again under its name."""
+    """As in the update of a StatefulSet: one pod after another ends and starts again under its name."""
     group = new_group("rolling", 6)
     group.produce(rate=300)
     names = ("c1", "c2", "c3")

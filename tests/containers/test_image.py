@@ -1,4 +1,4 @@
-"""What the image promises to whoever runs it."""
+"""The promises of the image to its users."""
 
 import json
 import re
@@ -31,7 +31,7 @@ def test_it_runs_as_nobody_in_particular_and_knows_its_commands(image):
 
 
 def test_servers_start_without_a_network(image):
-    """Kafka's jars are inside."""
+    """The image holds Kafka's jars."""
     code = (
         "from legacy_consumer.embedded import EmbeddedKafka\n"
         "with EmbeddedKafka() as kafka: kafka.create_topic('t'); print('served')"
@@ -81,7 +81,7 @@ def test_a_new_version_of_the_package_is_a_small_layer(image):
 
 
 def test_compose_takes_the_file(image):
-    """Whichever of the two is there."""
+    """Checks each of the two commands that is installed."""
     found = [
         command
         for command in (["docker", "compose"], ["docker-compose"])
@@ -158,7 +158,7 @@ _NONE = {"10001", "CapEff: 0000000000000000", "CapBnd: 0000000000000000", "NoNew
 
 
 def told_rights(told):
-    """What it is and may do; nothing that it tried to write was written."""
+    """Check that the container's three writes failed. Returns: the lines about its user and rights."""
     assert told.stderr.count("Read-only file system") == 3, told.stderr
     return {line.replace("\t", " ") for line in told.stdout.splitlines()}
 
@@ -169,5 +169,5 @@ def test_every_service_of_the_compose_file_is_confined(name):
     assert confined["cap_drop"] == ["ALL"]
     assert confined["security_opt"] == ["no-new-privileges:true"]
     assert confined["read_only"] is True
-    assert services()[name].get("user") is None  # the image's own
+    assert services()[name].get("user") is None  # the user that the image sets
     assert not {"privileged", "cap_add", "network_mode", "pid", "devices"} & set(services()[name])

@@ -1,6 +1,6 @@
-"""One ZooKeeper and one broker of each version for all tests of brokers: a version's tests run together.
+"""One ZooKeeper for all tests of brokers, and one broker of each version, whose tests run together.
 
-What takes its time and concerns nobody else begins ahead: the broker of the next version, and a download.
+Slow steps that disturb no test begin ahead: the start of the next version's broker, and a download.
 """
 
 import itertools
@@ -19,7 +19,7 @@ BY_VERSION = "broker_version"
 
 
 def pytest_collection_modifyitems(items):
-    """Sort the tests that name a broker version by it, those of a fresh broker first, in the places that they have."""
+    """Sort the tests that name a broker version by it, those of a fresh broker first; all others keep their places."""
     places = [place for place, item in enumerate(items) if version_of(item)]
     by_version = sorted((items[place] for place in places), key=_turn)
     for place, item in zip(places, by_version, strict=True):
@@ -36,10 +36,10 @@ def _turn(item):
 
 
 class Clusters:
-    """The broker of one version at a time, and the next one, which starts while the tests of this one run."""
+    """Runs the broker of one version at a time, and starts the next one while the tests of this one run."""
 
     def __init__(self, folder, versions):
-        """versions: those that will be asked for, in this order."""
+        """versions: those that the tests will use, in this order."""
         self.folder = folder
         self.next_of = dict(itertools.pairwise(versions))
         log = folder / "zookeeper-log"
@@ -51,7 +51,7 @@ class Clusters:
         self.ahead = {}
 
     def of(self, version):
-        """Raises: what the broker's start raised."""
+        """Return the running cluster of a version; the one before ends. Raises: the error of the broker's start."""
         if self.running is None or self.running.version != version:
             self.end()
             self.zookeeper.start()
@@ -71,7 +71,7 @@ class Clusters:
         return made
 
     def await_ahead(self):
-        """Until nothing is being started; whether that failed is for whoever asks for it."""
+        """Wait until no broker is starting. The error of a failed start is raised by of()."""
         for future in self.ahead.values():
             future.exception()
 
@@ -100,7 +100,7 @@ def clusters(request, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def clusters_here(clusters):
-    """No start goes on beside another module's tests, which may change where servers find ports and folders."""
+    """Yield the clusters. No start outlives the module, as other modules' tests may change ports and folders."""
     yield clusters
     clusters.await_ahead()
 
@@ -112,14 +112,14 @@ def cluster(clusters_here, broker_version):
 
 @pytest.fixture
 def fresh_cluster(cluster):
-    """As cluster, before anything else has happened there: the tests of it come first."""
+    """Return a cluster that no test has used yet; tests of this fixture come first."""
     assert cluster.topics() == (), "another test came first"
     return cluster
 
 
 @pytest.fixture
 def _lone_broker(monkeypatch):
-    """A position behind the end of a log is believed at once: there is no follower whose log ends lower for a while."""
+    """Let a fetcher soon believe that a log ends before a position: a lone broker has no follower that lags behind."""
     monkeypatch.setattr("legacy_consumer.fetching.positions.LOG_END_WAIT_S", 0.2)
 
 
@@ -128,14 +128,14 @@ FETCHING = "two_that_fetch_the_same_jars"
 
 @pytest.fixture(scope="session", autouse=True)
 def _downloads(request):
-    """A download waits for others most of the time: it begins before the first test."""
+    """Begin the download before the first test, since it mostly waits for the network."""
     if any(FETCHING in getattr(item, "fixturenames", ()) for item in request.session.items):
         request.getfixturevalue(FETCHING)
 
 
 @pytest.fixture(scope="session")
 def two_that_fetch_the_same_jars(tmp_path_factory):
-    """(the folder that they share with nobody, two processes that want the jars of 1.1.1 in its folder jars)."""
+    """Return (a folder for them alone, two processes that at once fetch the jars of 1.1.1 into its subfolder jars)."""
     folder = tmp_path_factory.mktemp("fetched")
     program = (
         "import logging, sys; logging.basicConfig(level='WARNING')\n"

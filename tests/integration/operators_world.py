@@ -1,8 +1,8 @@
-"""The operators' world of tests/simulation/operators on a real ZooKeeper and a real broker.
+"""The operators' world of tests/simulation/operators, on a real ZooKeeper and a real broker.
 
-Commands run in this process, as there, so that the story can act around each of their writes. All else is real: the
-sessions of members, newer consumers that join a group on the brokers' side, topics that are deleted and made anew, logs
-that lose their beginning, and the group coordinator that keeps offsets.
+Commands run in this process, as in the simulation, so the story can act around each of their writes. All else is real:
+the sessions of members, newer consumers that join a group on the brokers' side, deletions and new creations of topics,
+logs that lose their beginning, and the group coordinator that keeps offsets.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class _WatchedStore(WatchedWrites, KazooStore):
 
 
 class _WatchedOffsets:
-    """A command's way to the group coordinator, likewise."""
+    """A command's connection to the group coordinator; calls the world before each write."""
 
     def __init__(self, offsets, world):
         self._offsets = offsets
@@ -50,7 +50,7 @@ class _WatchedOffsets:
 
 
 class _Kept:
-    """What the coordinator keeps of a group, as the world asks for it and changes it."""
+    """The offsets of a group that the brokers' group coordinator keeps, for the world to read and change."""
 
     def __init__(self, world, group):
         self._world = world
@@ -81,7 +81,7 @@ class _Kept:
             assert answer.error is None, answer
 
     def pop(self, tp, default=None):
-        """Brokers drop the offsets of a topic that is deleted by themselves."""
+        """Wait until the broker itself has dropped the offset, as it does for a deleted topic."""
         eventually(lambda: self.get(tp) is None)
         return default
 
@@ -90,7 +90,7 @@ class _Kept:
 
 
 class _Newer(dict):
-    """{group: its newer consumers}; a real one joins and leaves as the story says."""
+    """{group: its newer consumers}; a change of the story lets a real consumer join or leave."""
 
     def __init__(self, world):
         super().__init__(dict.fromkeys(GROUPS, ()))
@@ -103,9 +103,9 @@ class _Newer(dict):
 
 
 class RealOperatorsWorld(OperatorsWorld):
-    """cluster: a BrokerCluster, of which the topics t and u and the groups g and h belong to this world."""
+    """cluster: a BrokerCluster, in which topics t and u and groups g and h belong to this world."""
 
-    forgets = False  # not within a day
+    forgets = False  # a broker keeps the offsets of an idle group for at least a day
 
     def __init__(self, monkeypatch, folder, cluster):
         self.folder = folder
@@ -134,7 +134,7 @@ class RealOperatorsWorld(OperatorsWorld):
                 self.commit_in_zookeeper(group, tp, 10 + 10 * number)
 
     def close(self):
-        """Nothing is left to the tests that share the servers."""
+        """Remove everything of this world, since other tests share the servers."""
         for group in GROUPS:
             self.newer[group] = ()
         for store in self.stores[1:]:
@@ -170,7 +170,7 @@ class RealOperatorsWorld(OperatorsWorld):
             for path in sorted(self.paths(top), reverse=True):
                 self.store.delete(path)
 
-    # what is there
+    # the state of the cluster
 
     @property
     def created(self):
@@ -191,7 +191,7 @@ class RealOperatorsWorld(OperatorsWorld):
             found |= {("kafka", group, tp): kept.get(tp, KafkaOffset(None)).offset for tp in PARTITIONS}
         return found
 
-    # what happens
+    # the events of a story
 
     def topic(self, name, partitions):
         places = [tp for tp in PARTITIONS if tp.topic == name]
@@ -203,7 +203,7 @@ class RealOperatorsWorld(OperatorsWorld):
         self._await_logs()
 
     def _await_logs(self):
-        """Until the broker tells of all logs what was done to them."""
+        """Wait until the broker reports the bounds of all logs as this world changed them."""
 
         def told():
             with contextlib.suppress(BrokersUnavailableError):
@@ -214,7 +214,7 @@ class RealOperatorsWorld(OperatorsWorld):
 
     def drop(self, name):
         self.logs = {tp: log for tp, log in self.logs.items() if tp.topic != name}
-        # not by an AdminClient: a broker of 2.8 may answer that only after a minute, and so too late
+        # not by an AdminClient: a broker of 2.8 may take more than a minute to answer it
         self.cluster.kafka.delete_topic(name)
         eventually(lambda: name not in self.cluster.topics())
 
@@ -239,7 +239,7 @@ class RealOperatorsWorld(OperatorsWorld):
             self.newer[group] = names
 
     def let_time_pass(self):
-        """Until all that was written is older than a second, by the server's clock."""
+        """Wait until everything written so far is older than a second, by the server's clock."""
         begun_ms = zookeeper_ms(self.store)
         eventually(lambda: zookeeper_ms(self.store) > begun_ms + 1100)
 

@@ -1,4 +1,4 @@
-"""A command that only reads makes no broker create a topic, although Kafka's default creates it on request."""
+"""A command that only reads makes no broker create a topic, although brokers by default create requested topics."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ LOOKS = (
     "migrate finish looked-at --delete",
     "migrate status",
 )
-"""Each command that writes nothing, or nothing without --execute."""
+"""Every command that writes nothing, or nothing without --execute."""
 DESCRIBE = ("groups", "describe", "looked-at", "--json")
 
 
-# librdkafka asks for the leader by the topic's name, and before 0.11 no broker can be told to create none
+# librdkafka asks for leaders by the topic's name, and brokers before 0.11 create any topic so requested
 WITH_FETCHERS = [(version, "columnar") for version in KAFKA_VERSIONS]
 WITH_FETCHERS += [(version, "librdkafka") for version in ("1.1.1", "2.8.2", "3.9.1")]
 
@@ -63,7 +63,7 @@ def test_a_member_does_not_bring_a_deleted_topic_back(cluster, fetcher):
 
 @on_every_broker
 def test_no_command_that_only_reads_creates_a_topic(fresh_cluster, tmp_path):
-    """The group has offsets of a topic, of a partition that the topic does not have, and of a deleted topic."""
+    """The group has offsets of an existing topic, of a partition that this topic lacks, and of a deleted topic."""
     cluster, store = fresh_cluster, fresh_cluster.store
     topic = cluster.new_topic(2)
     before = cluster.topics()

@@ -1,4 +1,4 @@
-"""Logs with gaps, made by every broker version's own cleaner: messages replaced, messages deleted, emptied batches."""
+"""Logs with gaps, which each broker version's own cleaner makes: replaced messages, deleted messages, empty batches."""
 
 import pytest
 
@@ -26,10 +26,10 @@ DELETED = b"k3"
 
 @pytest.fixture
 def compacted(cluster):
-    """A topic that was cleaned behind its last tombstone and rests, and {offset: (key, value)} of all produced.
+    """Return (a topic whose last tombstone the cleaner has removed, {offset: (key, value)} of all produced messages).
 
-    Many segments, few keys, and one key that ends deleted; then noise that nothing replaces, so that the log ends in
-    whole segments that the cleaner has seen. A value names its own offset.
+    The log has many segments and few keys, and one key ends deleted. More messages follow, so that the log ends in
+    segments that the cleaner has passed. A value is the message's own offset.
     """
     topic = cluster.new_topic(
         cleanup_policy="compact",
@@ -46,7 +46,7 @@ def compacted(cluster):
             offset = len(written)
             written[offset] = (key, None if deleted else b"%d" % offset)
             records.append(Record(*written[offset], 0))
-        # some at a time: a batch larger than a segment is refused
+        # in small batches, because a broker refuses a batch that is larger than a segment
         cluster.produce(topic, records, batch_num_messages=10, **idempotence(cluster))
 
     write(b"k%d" % (n % KEYS) for n in range(KEYS * ROUNDS))
@@ -54,7 +54,7 @@ def compacted(cluster):
     deleted_at = len(written) - 1
     write(b"k0" for _ in range(KEYS * ROUNDS))
     eventually(lambda: cluster.cleaned_up_to(topic) > deleted_at + KEYS * ROUNDS // 2)
-    # the tombstone goes in a later pass than what it deleted, and there is only one if there is something new
+    # the cleaner removes a tombstone in a later pass than the deleted messages, and makes a pass only for new messages
     eventually(lambda: write([b"k0"] * 10) or not holds_first_of_batch(cluster, topic, deleted_at))
     eventually(lambda: cluster.cleaned_up_to(topic) == cluster.active_segment(topic))
     return topic, written
@@ -84,7 +84,7 @@ def test_messages_of_a_compacted_log_keep_their_offsets_and_positions_skip_the_g
             committed.append(cluster.committed("gaps", topic)[0])
         assert comes_no_more(stream)
     offsets = [message.offset() for message in messages]
-    # behind the message, or further, over a gap, but never over the next message
+    # a commit is right behind its message or further on, over a gap, but never behind the next message
     between = zip(offsets, committed, [*offsets[1:], len(written)], strict=True)
     assert [each for each in between if not each[0] < each[1] <= each[2]] == []
     assert offsets == sorted(set(offsets))

@@ -1,6 +1,6 @@
-"""Both fetchers on every broker version: they deliver the same messages of the same logs, in every format and codec.
+"""Both fetchers on every broker version deliver the same messages of the same logs, in every format and codec.
 
-What either of them promises, in detail and on one version, is in test_fetcher.py.
+test_fetcher.py checks the seam's contract in detail, on one version.
 """
 
 import contextlib
@@ -44,7 +44,7 @@ def config_of(cluster, **properties):
 
 
 def records(magic, seed):
-    """Of all kinds that the format has: keys and values that are missing, empty, binary and large."""
+    """Yield records of all kinds that the format has: keys and values that are missing, empty, binary and large."""
     chance = random.Random(seed)
     texts = [b"", b"a", bytes(range(256)), b"the same again and again " * 50]
     for number in range(COUNT):
@@ -57,7 +57,7 @@ def records(magic, seed):
 
 
 def fields(message):
-    kind, ms = message.timestamp()  # of kind 0 there is none, whatever the number is
+    kind, ms = message.timestamp()  # kind 0 means no timestamp; the number then has no meaning
     return (message.offset(), message.key(), message.value(), (kind, ms if kind else None), message.headers())
 
 
@@ -96,7 +96,7 @@ def test_both_fetchers_deliver_the_same_of_every_format_and_codec(cluster, store
 def test_both_fetchers_deliver_the_messages_of_kafkas_own_producer_of_that_version(cluster, store):
     topics = {cluster.new_topic(): codec for codec in ("none", *CODECS[cluster.version])}
     pairs = [word for pair in topics.items() for word in pair]
-    brief = ("-XX:TieredStopAtLevel=1",)  # it lives for a second
+    brief = ("-XX:TieredStopAtLevel=1",)  # the JVM runs for a second
     command = cluster.kafka.java_command(str(PRODUCE), cluster.kafka.bootstrap_servers, str(COUNT), *pairs, flags=brief)
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=100)
     assert done.returncode == 0, done.stderr[-3000:]
@@ -157,7 +157,7 @@ def test_a_reader_stands_at_the_end_of_a_log_that_ends_with_a_transaction(cluste
                 producer.abort_transaction(30)
             else:
                 producer.commit_transaction(30)
-            # it comes alone: no message follows it, and some bring none
+            # the transaction's end comes alone: no message follows it, and an aborted transaction delivers none
             end = 2 * (number + 1)
             eventually(lambda end=end: at_end(fetcher, positions) == end)
         assert fetchers.log_offsets().latest([tp(topic)]) == positions
@@ -168,7 +168,7 @@ def test_a_reader_stands_at_the_end_of_a_log_that_ends_with_a_transaction(cluste
 @pytest.mark.parametrize("broker_version", ["1.1.1", "3.9.1"])
 @pytest.mark.parametrize("factory", [LibrdkafkaFetchers, ColumnarFetchers], ids=["librdkafka", "columnar"])
 def test_to_a_reader_of_committed_messages_a_log_ends_where_its_first_open_transaction_begins(cluster, store, factory):
-    """As its position does. Over librdkafka a member in front of an open transaction had a lag for ever."""
+    """The reader's position ends there, too. Regression: with librdkafka a lag before an open transaction stayed."""
     topic = cluster.new_topic()
     cluster.produce(topic, [Record(None, b"before", 0)])
     producer = Producer({**cluster.producer_settings, "transactional.id": f"tx-{topic}"})
@@ -195,9 +195,9 @@ WRITERS, WRITTEN = 4, 10_000
 def test_a_reader_of_committed_messages_gets_all_that_producers_without_transactions_write_meanwhile(
     cluster, store, factory
 ):
-    """A broker of this version names where the first open transaction began, and then reads a log that has grown.
+    """A broker of this version first notes where the first open transaction begins, and then reads a log that may grow.
 
-    So a few of its responses hold messages at or behind the offset that they name: in a log without transactions, too.
+    A few of its responses therefore hold messages at or behind the offset that they name, also without transactions.
     """
     topic = cluster.new_topic()
     acknowledged = []
@@ -240,7 +240,7 @@ def at_end(fetcher, positions):
     return max(positions.values(), default=None)
 
 
-# From where, and what follows: on every version by either of them
+# Start positions, and what follows them: every version, both fetchers
 
 
 @pytest.fixture(params=[LibrdkafkaFetchers, ColumnarFetchers], ids=["librdkafka", "columnar"])
@@ -279,7 +279,7 @@ def test_log_ends_are_found_and_messages_come_from_any_position_on(cluster, fetc
 
 @on_every_broker
 def test_a_log_that_grows_is_followed_and_positions_that_move_with_it_are_exact(cluster, fetchers):
-    """In sessions, from 1.1 on: partitions that come, go, and have nothing to say for a while."""
+    """From 1.1 on the fetcher uses fetch sessions: partitions come, go, and for a while have no news."""
     topic = cluster.new_topic(partitions=3)
     parts = partitions_of(topic, 3)
     fetcher = fetchers.fetcher()
@@ -317,7 +317,7 @@ def test_a_position_outside_the_log_is_reset_and_others_flow(cluster, fetchers, 
 
 @on_every_broker
 def test_a_topic_that_is_created_later_is_read_from_then_on(cluster, fetchers):
-    """Nobody creates it by asking for it, but librdkafka does on brokers that cannot be told not to."""
+    """A fetcher's request does not create the topic, except librdkafka's on brokers that cannot be told not to."""
     there, later = cluster.new_topic(), f"later-{random.Random().getrandbits(40):x}"
     fetcher = fetchers.fetcher()
     fetcher.assign({tp(later): 0, tp(there): 0})
@@ -353,10 +353,10 @@ def test_nothing_behind_damaged_records_comes_until_they_are_sound_and_then_each
         with pytest.raises(FetchError):  # noqa: PT012 - until it comes
             while True:
                 poll_into(got, fetcher)
-    # of a batch, or what was compressed together, none
+    # a damaged batch, or damaged messages that were compressed together, deliver nothing
     before = list(range(30, 40)) if spoilt.base_offset == 40 else []
     assert got.offsets(tp(topic)) == before
-    # librdkafka may ask for an offset that it read from damaged bytes: then the fetcher says again where it stands
+    # librdkafka may request an offset that it read from damaged bytes; then the fetcher reports its position again
     assert got.positions.get(tp(topic), 30) == (40 if before else 30)
     write_byte(segment, last, data[last])
 

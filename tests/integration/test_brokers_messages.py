@@ -32,14 +32,14 @@ in_every_codec = pytest.mark.parametrize(
 
 
 def format_config(cluster, magic):
-    """Says the format where there is a choice, and where the broker still hears it."""
+    """Return the topic's configuration for a message format; empty for brokers without a choice."""
     return {"message_format_version": FORMAT_VERSIONS[magic]} if len(FORMATS[cluster.version]) > 1 else {}
 
 
 @in_every_format
 def test_keys_values_timestamps_and_headers_are_those_of_the_format(cluster, magic):
     topic = cluster.new_topic(**format_config(cluster, magic))
-    headers = (("a", b"1"), ("a", None), ("b", b"")) if magic == 2 else ()  # brokers refuse what they cannot write
+    headers = (("a", b"1"), ("a", None), ("b", b"")) if magic == 2 else ()  # older formats have none
     sent = [
         Record(b"k", b"v", 0, BEGIN_MS, headers),
         Record(None, b"v", 0, BEGIN_MS + 1),
@@ -64,7 +64,7 @@ def test_keys_values_timestamps_and_headers_are_those_of_the_format(cluster, mag
 
 @pytest.mark.parametrize("broker_version", ["1.1.1"])
 def test_a_header_whose_name_is_not_utf8_ends_no_process(cluster):
-    """As some producers write them. With librdkafka the second look at its headers was a segmentation fault."""
+    """Some producers write such names. At the second read of such headers librdkafka ends with a segmentation fault."""
     topic = cluster.new_topic()
     cluster.produce(
         topic, [Record(None, b"v", 0, BEGIN_MS, (("name", b"1"),)), Record(None, b"w", 0)], batch_num_messages=1
@@ -81,7 +81,7 @@ def test_a_header_whose_name_is_not_utf8_ends_no_process(cluster):
     for fetcher in ("columnar", "librdkafka"):
         with cluster.consuming(topic, fetcher=fetcher) as (_, stream):
             first, second = take(stream, 2)
-            for _ in range(100):  # the interpreter makes a call quicker that is made often, and checks its result less
+            for _ in range(100):  # the interpreter specialises a frequent call, and then checks its result less
                 second.headers()
             for _ in range(3):
                 try:
@@ -109,7 +109,7 @@ def test_messages_that_a_producer_compressed_arrive_with_exact_positions(cluster
 
 @pytest.mark.parametrize(
     ("broker_version", "codec"),
-    # 0.8.2.2 has no compression.type: it compresses anew whatever came compressed, in the test above
+    # 0.8.2.2 has no compression.type; it compresses anew whatever came compressed, which the test above checks
     [(version, codec) for version, codecs in CODECS.items() if version != "0.8.2.2" for codec in codecs],
 )
 def test_messages_that_a_broker_compressed_arrive(cluster, codec):
@@ -126,7 +126,7 @@ def test_messages_that_a_broker_compressed_arrive(cluster, codec):
     [
         (version, magic, codec)
         for version, formats in FORMATS.items()
-        for magic in formats[:-1]  # the last one is the broker's own, in the tests above
+        for magic in formats[:-1]  # the last one is the broker's default, which the tests above check
         for codec in ("gzip", "snappy", "lz4")
     ],
 )

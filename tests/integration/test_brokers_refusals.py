@@ -1,4 +1,4 @@
-"""A member that cannot take part gets an error within a bound, and leaves nothing half-joined."""
+"""A member that cannot take part gets an error within BOUND_S, and leaves no registration behind."""
 
 import json
 import time
@@ -27,7 +27,7 @@ SECRET, OPEN = "secret", "open"
 
 
 class Cluster:
-    """A broker that lets nobody read one topic, and whose coordinator never comes."""
+    """A broker that forbids everybody to read one topic, and has no group coordinator."""
 
     def __init__(self, kafka, zookeeper):
         self.kafka = kafka
@@ -43,7 +43,7 @@ class Cluster:
         )
 
     def has_group(self, group):
-        """Return whether anything of it was ever written."""
+        """Return whether any client ever wrote anything of the group."""
         return self.zookeeper.exists(f"/consumers/{group}") is not None
 
     def members(self, group):
@@ -61,19 +61,19 @@ def started(client):
 @pytest.fixture(scope="module")
 def cluster():
     with EmbeddedZooKeeper() as server, started(KazooClient(server.connect)) as zookeeper:
-        # as kafka-acls.sh writes them
+        # in the form that kafka-acls.sh writes
         rule = {"principal": "User:somebody", "permissionType": "Allow", "operation": "All", "host": "*"}
         rules = json.dumps({"version": 1, "acls": [rule]}).encode()
         zookeeper.create(f"/kafka-acl/Topic/{SECRET}", rules, makepath=True)
         properties = {
             "authorizer.class.name": "kafka.security.auth.SimpleAclAuthorizer",
             "allow.everyone.if.no.acl.found": "true",
-            # more than there are brokers, so that __consumer_offsets is never created
+            # more replicas than brokers, so the broker can never create __consumer_offsets
             "offsets.topic.replication.factor": "3",
         }
         with EmbeddedKafka("1.1.1", zookeeper=server, properties=properties) as kafka:
             kafka.create_topic(OPEN)
-            # create_topic waits for a leader, which it is not told of this one
+            # not by create_topic, which waits for a leader: the broker does not tell the leader of this topic
             note_topic(kafka, SECRET)
             zookeeper.create(f"/brokers/topics/{SECRET}", encode_topic(TopicAssignment({0: (0,)})))
             yield Cluster(kafka, zookeeper)
@@ -86,11 +86,11 @@ def group():
 
 @pytest.mark.parametrize("fetcher", ["columnar", "librdkafka"])
 def test_a_topic_that_no_broker_allows_to_read_ends_the_stream_with_an_error_that_names_it(cluster, group, fetcher):
-    """Its position is asked for first, and that question is refused."""
+    """The broker refuses the fetcher's first request, the one for the partition's position."""
     begun = time.monotonic()
     with cluster.connector(group, auto_offset_reset="smallest", fetcher=fetcher) as connector:
         (stream,) = connector.create_message_streams({SECRET: 1})[SECRET]
-        for _ in range(2):  # whoever goes on hears of it again
+        for _ in range(2):  # user's code that goes on gets the error again
             with pytest.raises(FetchError, match=f"(?i)^{SECRET}/0: .*authorization"):
                 next(stream)
         assert len(cluster.members(group)) == 1
@@ -127,11 +127,11 @@ def test_an_unsupported_regex_is_refused_before_any_request(cluster, group):
     connector.shutdown()
 
 
-# Access, as it is tried before a member registers
+# A member tries its access to the brokers before it registers
 
 
 def unreachable(protocol):
-    """A ZooKeeper whose only broker is gone without its registration being so."""
+    """Make a ZooKeeper in which the registration of a broker stands that does not run."""
     zookeeper = MemoryZooKeeper()
     store = MemoryStore(zookeeper)
     store.start()

@@ -1,4 +1,4 @@
-"""SCRAM against real brokers: of 0.10.2, which expects bare SCRAM messages, and of a later one, which wraps them."""
+"""SCRAM with real brokers: 0.10.2 expects bare SCRAM messages, a later one expects them wrapped."""
 
 import base64
 import hashlib
@@ -24,7 +24,7 @@ LOGIN = "KafkaServer {\n  org.apache.kafka.common.security.scram.ScramLoginModul
 
 
 def credential(hash_name):
-    """As kafka-configs writes it."""
+    """Return the SCRAM credential in the form that kafka-configs writes."""
     salt = b"some salt"
     salted = hashlib.pbkdf2_hmac(hash_name, PASSWORD.encode(), salt, ITERATIONS)
     stored = hashlib.new(hash_name, hmac.digest(salted, b"Client Key", hash_name)).digest()
@@ -40,7 +40,7 @@ def write_user(zookeeper, chroot):
     store.start()
     config = {"SCRAM-SHA-256": credential("sha256"), "SCRAM-SHA-512": credential("sha512")}
     data = json.dumps({"version": 1, "config": config}).encode()
-    # names are percent-encoded in the path
+    # brokers percent-encode the user's name in the path
     store.create(f"{chroot}/config/users/reader%2C%3D", data, make_parents=True)
     store.close()
 

@@ -1,4 +1,4 @@
-"""TLS, SASL and ZooKeeper's ACLs: which clients may take part, and the errors of all others."""
+"""TLS, SASL and ZooKeeper's ACLs: the clients that may take part, and the errors of all others."""
 
 import subprocess
 import time
@@ -93,7 +93,7 @@ by_both_fetchers = pytest.mark.parametrize("fetcher", ["librdkafka", "columnar"]
 
 
 def refused(cluster, topic, group, **properties):
-    """The error that a member fails with before it joins."""
+    """Let a member fail before it registers. Returns: the text of its error."""
     begun = time.monotonic()
     with pytest.raises(BrokerRefusedError) as caught:
         consume(cluster, topic, group, consumer_timeout_ms=-1, **properties)
@@ -104,7 +104,7 @@ def refused(cluster, topic, group, **properties):
     return str(caught.value)
 
 
-# What a refusal looks like changed twice: 0.10 hangs up, 1.0 says why, and since 2.0 it lets one wait for it.
+# Brokers refuse in three ways: 0.10 closes the connection, 1.0 gives the reason, and 2.0 gives it after a delay.
 @by_both_fetchers
 @pytest.mark.parametrize("broker_version", ["0.10.2.2", "1.1.1", "3.9.1"])
 def test_a_wrong_password_is_an_error_before_anything_is_registered(cluster, topic, group, fetcher):
@@ -173,7 +173,7 @@ def test_only_the_groups_own_credentials_write_its_offsets(cluster, topic, group
 
 
 def may(client, path):
-    """What these credentials may do with a znode; nothing is changed, for no znode has such a version."""
+    """Return what these credentials may do with a znode. Nothing changes, because no znode has version 10**6."""
     tries = {
         "write": lambda: client.set(path, b"", version=10**6),
         "delete": lambda: client.delete(path, version=10**6),
@@ -192,11 +192,11 @@ def may(client, path):
 
 
 RIGHTS, RIGHTS_OF_LED_GROUPS = tables_of(text_of("security.md"))[:2]
-"""The tables of who may write what."""
+"""The tables of docs/security.md: which credentials may write which znodes."""
 
 
 def rights(client, table, names):
-    """What these credentials may do with each znode of the table, as the page says it."""
+    """Return what these credentials may do with each znode of the table, in the page's words."""
     paths = {where: "/".join(names.get(part, part) for part in where.split("/")) for where in told(table, 0)}
     eventually(lambda: all(map(client.exists, paths.values())))
     return {where: ", ".join(may(client, path)) or "nothing" for where, path in paths.items()}

@@ -1,4 +1,4 @@
-"""A real broker that does not lead a partition refuses our fetches, so that the fetcher looks for the leader."""
+"""A real broker that does not lead a partition refuses our fetches, so the fetcher has to look for the leader."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ T0 = TopicPartition("t", 0)
 
 
 def fetched(broker):
-    """The broker's answer for t/0, in the version that the fetcher speaks with it."""
+    """Return the broker's answer for t/0, in the protocol version that the fetcher uses with it."""
     [endpoint] = broker.endpoints
     address = BrokerAddress(broker.broker_id, endpoint.host, endpoint.port, broker.version)
     connection = open_connection(

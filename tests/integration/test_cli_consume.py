@@ -49,7 +49,7 @@ def group():
 
 @pytest.fixture
 def topic(kafka):
-    """A topic of four partitions for this test alone."""
+    """Create a topic of four partitions for this test alone."""
     name = f"topic-{next(_names)}"
     kafka.create_topic(name, 4)
     return name
@@ -59,19 +59,19 @@ DEFAULT = ("--property", "fetcher=auto")
 
 
 def command(kafka, *args):
-    """With librdkafka, which starts in a third of the time, unless args say otherwise."""
+    """Return the command line. It uses librdkafka, which starts in a third of the time, unless args say otherwise."""
     cluster = ("--zookeeper", kafka.zookeeper_connect)
     return [sys.executable, "-m", "legacy_consumer", "consume", *cluster, "--property", "fetcher=librdkafka", *args]
 
 
 def consume(kafka, *args):
-    """Run to the end. Returns: the finished process, with bytes."""
+    """Run a consumer to its end. Returns: the finished process, with output as bytes."""
     return subprocess.run(command(kafka, *args), capture_output=True, cwd=ROOT, timeout=60)
 
 
 @contextmanager
 def consuming(kafka, *args, unbuffered=""):
-    """A consumer that runs until it is stopped."""
+    """Run a consumer until the test stops it."""
     with subprocess.Popen(
         command(kafka, *args),
         stdout=subprocess.PIPE,
@@ -91,12 +91,12 @@ def produce(kafka, topic, records):
 
 
 def numbered(count, partitions=4):
-    """Values `partition:offset`, evenly over the partitions of a topic that is empty."""
+    """Return records for an empty topic, evenly over its partitions; their values are `partition:offset`."""
     return [(None, b"%d:%d" % (n % partitions, n // partitions), n % partitions) for n in range(count)]
 
 
 def committed(store, group, topic):
-    """{partition: offset}, those that are 0 left out."""
+    """Return {partition: committed offset}, without those that are 0."""
     try:
         partitions = store.get_children(f"/consumers/{group}/offsets/{topic}")
     except NoNodeError:
@@ -106,12 +106,12 @@ def committed(store, group, topic):
 
 
 def counts(lines):
-    """{partition: how many}, of values from numbered()."""
+    """Return {partition: number of lines}, for values from numbered()."""
     return dict(Counter(int(line.partition(b":")[0]) for line in lines))
 
 
 def has_left(store, group):
-    """Return whether neither a registration nor an owner remains."""
+    """Return whether neither a registration nor an owner znode remains."""
     topics = store.get_children(f"/consumers/{group}/owners")
     owners = [store.get_children(f"/consumers/{group}/owners/{topic}") for topic in topics]
     return store.get_children(f"/consumers/{group}/ids") == () and not any(owners)
@@ -162,7 +162,7 @@ def test_the_next_run_continues_where_max_messages_ended(kafka, store, topic, gr
     assert first.stderr == b"Processed a total of 1501 messages\n"
     assert committed(store, group, topic) == counts(first.stdout.splitlines())
     assert has_left(store, group)
-    # of a partition that the first run had not begun when it ended there is no offset: as with any member, the reset
+    # a partition that the first run had not begun has no committed offset: there, as for any member, auto.offset.reset
     # decides
     second = consume(kafka, *options, "--max-messages", "2499", "--property", "auto.offset.reset=smallest")
     assert second.stderr == b"Processed a total of 2499 messages\n"
@@ -184,7 +184,7 @@ def test_a_signal_commits_exactly_the_printed_messages(
     produce(kafka, topic, numbered(200_000))
     options = ("--topic", topic, "--group", group, "--from-beginning", "--streams", streams)
     with consuming(kafka, *options, unbuffered=unbuffered) as process:
-        # it has printed something, and waits for us to read the rest
+        # the command has printed something, and blocks until the test reads the rest
         printed = process.stdout.read(50_000)
         process.send_signal(signal_number)
         while more := process.stdout.read(1_000_000):
@@ -204,7 +204,7 @@ def test_no_commit_passes_a_message_that_was_not_written(kafka, store, topic, gr
     produce(kafka, topic, numbered(count))
     options = ("--topic", topic, "--group", group, "--from-beginning", "--property", "auto.commit.interval.ms=50")
     with consuming(kafka, *options) as process:
-        # nobody reads meanwhile
+        # the test does not read the output meanwhile
         wait_for(lambda: bool(committed(store, group, topic)), 30, lambda: AssertionError("nothing is committed"))
         process.kill()
         written = process.stdout.readall()
@@ -307,7 +307,7 @@ def test_from_beginning_refuses_a_group_with_offsets_until_they_may_be_deleted(k
 
 @pytest.mark.parametrize("wanted", [("--topic", "{}"), ("--whitelist", "{}|other")])
 def test_from_beginning_refuses_a_group_with_offsets_in_kafka_and_deletes_none_there(kafka, topic, group, wanted):
-    """It printed nothing and ended well, with --delete-consumer-offsets too."""
+    """Regression: it printed nothing and ended with exit code 0, with --delete-consumer-offsets too."""
     produce(kafka, topic, numbered(8))
     wanted = [word.format(topic) for word in wanted]
     in_kafka = ("--property", "offsets.storage=kafka", "--property", "dual.commit.enabled=false")

@@ -42,7 +42,7 @@ def store(kafka):
 
 @pytest.fixture(scope="module")
 def billing(kafka, store):
-    """A living group that is 30 messages behind, with a garbage registration and offsets of a dead topic."""
+    """Run a group that is 30 messages behind, with an unreadable registration and with offsets of a deleted topic."""
     kafka.create_topic("orders", 3)
     records = [(None, b"order", n % 3) for n in range(60)]
     produce_all("orders", records, {"bootstrap.servers": kafka.bootstrap_servers})
@@ -75,7 +75,7 @@ def groups(kafka, *args, **environment):
 
 
 def on_a_terminal(columns, *args):
-    """What a terminal of that width is sent."""
+    """Run the command on a terminal of this width. Returns: its output."""
     ours, theirs = pty.openpty()
     try:
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
@@ -91,7 +91,7 @@ def on_a_terminal(columns, *args):
             try:
                 while part := os.read(ours, 65536):
                     shown += part
-            except OSError:  # Linux says so when the other side is closed
+            except OSError:  # Linux raises it once the other side is closed
                 pass
             assert process.wait(30) == 0
     finally:
@@ -113,7 +113,7 @@ def test_describe_shows_owner_offset_end_and_lag_of_each_partition(kafka, billin
     done = groups(kafka, "describe", "billing")
     assert (done.returncode, done.stderr) == (0, "")
     lines = done.stdout.splitlines()
-    # what is left of a topic that is gone does not count
+    # the lag does not count offsets of a deleted topic
     assert lines[0] == "Group billing: 1 member and 1 unreadable, 5 partitions, lag 30"
     table = [line.split() for line in lines[2:8]]
     assert table[0] == ["TOPIC", "PARTITION", "COMMITTED", "LOG", "END", "LAG", "VERDICT", "AGE", "HELD", "OWNER"]

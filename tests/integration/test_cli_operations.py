@@ -1,4 +1,4 @@
-"""The operator's commands against real servers, beside Kafka's own tools of 0.10.2.2 and 1.1.1 on the same tree."""
+"""The operator's commands on real servers, compared with Kafka's tools of 0.10.2.2 and 1.1.1 on the same tree."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def store(kafka):
 
 @pytest.fixture(scope="module")
 def tools(programs):
-    """Kafka's tools of a version, started when first asked for."""
+    """Yield a function that returns Kafka's tools of a version, and starts them at the first call."""
     running = {}
 
     def of(version):
@@ -76,7 +76,7 @@ def tools(programs):
 
 @pytest.fixture(scope="module")
 def mixed(kafka, store, programs):
-    """A living group of a JVM member and one of ours, that consumes nothing and is 13 messages behind."""
+    """Run a group of a JVM member and one of ours, which consumes nothing and is 13 messages behind."""
     settings = {"zookeeper.connect": kafka.zookeeper_connect, "group.id": "mixed", "auto.commit.enable": "false"}
     jvm = JvmMember(programs, "1.1.1", "jvm", Subscription("static", "orders:1"), {**settings, "consumer.id": "jvm"})
     with ConsumerConnector(
@@ -84,7 +84,7 @@ def mixed(kafka, store, programs):
     ) as ours:
         ours.create_message_streams({"orders": 1})
         jvm.await_event("ready")
-        # a member of the JVM that divides anew lets go of all it has first, which would show
+        # wait, because a JVM member that rebalances first releases all its partitions, which the commands would show
         eventually(lambda: sorted(Counter(owners(store)).values()) == [1, 2])
         ours.commit_offsets({TopicPartition("orders", n): 7 for n in range(3)}, unfenced=True)
         yield ours
@@ -98,7 +98,7 @@ def cluster(kafka):
 
 @pytest.fixture
 def stopped(store):
-    """A group of this test that committed 5 everywhere and has no members."""
+    """Make a group without members, for this test alone, with offset 5 in every partition."""
     name = f"stopped-{next(_numbers)}"
     for topic, partitions in {"orders": 3, "clicks": 2}.items():
         for number in range(partitions):
@@ -116,7 +116,7 @@ def offsets_of(store, group):
 
 
 def owners(store):
-    """Whose each partition of the living group is."""
+    """Return the owners of the running group's partitions, in the partitions' order."""
     znodes = store.get_data_many([f"/consumers/mixed/owners/orders/{number}" for number in range(3)])
     return [znode.data.rpartition(b"-")[0] for znode in znodes if znode is not None]
 
@@ -125,7 +125,7 @@ def sorted_lines(lines):
     return sorted(line for line in lines if line.strip())
 
 
-# What Kafka's own tools print.
+# The output of Kafka's own tools.
 
 
 @pytest.mark.parametrize(("version", "ours"), [("0.10.2.2", "0.10.2"), ("1.1.1", "1.1")])
@@ -149,7 +149,7 @@ def test_describe_prints_the_same_as_consumer_offset_checker(kafka, cluster, mix
 def test_offsets_in_kafka_are_shown_as_kafkas_tool_does_and_a_reset_says_that_they_stay(
     kafka, cluster, store, stopped, tools, version, ours
 ):
-    for folder in ("ids", "owners/orders"):  # without the first one Kafka's tools fail
+    for folder in ("ids", "owners/orders"):  # Kafka's tools fail without the folder ids
         store.ensure_path(f"/consumers/{stopped}/{folder}")
     consumer = confluent_kafka.Consumer({"bootstrap.servers": kafka.bootstrap_servers, "group.id": stopped})
     consumer.commit(offsets=[confluent_kafka.TopicPartition("orders", 1, 9)], asynchronous=False)
@@ -185,7 +185,7 @@ def test_verify_prints_the_same_as_verify_consumer_rebalance(kafka, cluster, mix
 
     sound = [["Rebalance operation successful !"]] * 2, 0
     eventually(lambda: verdicts() == sound)
-    # somebody who subscribes to what nobody else does, and claims nothing
+    # the registration of a member that alone subscribes to clicks, and claims nothing
     path = f"/consumers/mixed/ids/mixed_{version}"
     store.create(path, b'{"version":1,"subscription":{"clicks":1},"pattern":"static","timestamp":"1"}')
     try:
@@ -196,7 +196,7 @@ def test_verify_prints_the_same_as_verify_consumer_rebalance(kafka, cluster, mix
         }
     finally:
         store.delete(path)
-        # the members divide the group anew
+        # the members rebalance again
         eventually(lambda: verdicts() == sound)
 
 
@@ -516,7 +516,7 @@ def test_the_doctor_names_a_listener_that_no_broker_has(cluster):
 
 
 def watched(cluster, *args):
-    """What a terminal of 120 columns is sent until Ctrl-C is pressed on it, and the exit code."""
+    """Run a command with --watch on a terminal of 120 columns until Ctrl-C. Returns: (its output, its exit code)."""
     ours, theirs = pty.openpty()
     try:
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 120, 0, 0))
@@ -531,11 +531,11 @@ def watched(cluster, *args):
             try:
                 while part := os.read(ours, 65536):
                     shown += part
-                    # Ctrl-C once the first screen is complete, and once more by somebody impatient
+                    # Ctrl-C once the first screen is complete, and once more, as by an impatient user
                     if b"MEMBER" in shown and presses and (presses == 2 or b"1049l" in shown):
                         presses -= 1
                         process.send_signal(signal.SIGINT)
-            except OSError:  # Linux says so when the other side is closed
+            except OSError:  # Linux raises it once the other side is closed
                 pass
             return shown.decode(errors="replace"), process.wait(30)
     finally:
@@ -622,7 +622,7 @@ MEMBER_OF_OTHERS = b'{"version":1,"subscription":{"nothing":1},"pattern":"static
 
 
 def test_znodes_that_an_operator_creates_have_the_acls_of_the_group(kafka, cluster, tmp_path):
-    """Every command that creates znodes, without zookeeper.set.acl."""
+    """Runs every command that creates znodes, without zookeeper.set.acl."""
     alice = KazooClient(kafka.zookeeper_connect, auth_data=[("digest", "alice:secret")])
     alice.start()
     secured = [*CREATOR_ALL_ACL, *READ_ACL_UNSAFE]
@@ -634,7 +634,7 @@ def test_znodes_that_an_operator_creates_have_the_acls_of_the_group(kafka, clust
         assert done.code == 0, done.err
 
     def opened(path):
-        """Who anybody may change, but the folder and the ids, which members of the JVM have to."""
+        """Return the paths, from path down, that every client may change, as JVM members must in the folder and ids."""
         acl, _ = alice.get_acls(path)
         found = {path} if any(entry.id.scheme == "world" and entry.perms & 0b1110 for entry in acl) else set()
         return found.union(*(opened(f"{path}/{child}") for child in alice.get_children(path)))
@@ -651,7 +651,7 @@ def test_znodes_that_an_operator_creates_have_the_acls_of_the_group(kafka, clust
     try:
         alice.create(f"/consumers/{name}/ids", makepath=True)
         alice.create(f"/consumers/{name}/owners", acl=secured)
-        run("offsets", "reset", name, "--topic", "orders", "--to-earliest", *backup)  # like its owners
+        run("offsets", "reset", name, "--topic", "orders", "--to-earliest", *backup)  # with the ACL of owners
         check(name)
         run("offsets", "reset", name, "--topic", "clicks", "--to-latest", *backup)
         check(name)
@@ -717,7 +717,7 @@ def check_commands_without_a_broker(store, cluster, tmp_path):
     assert "Warning: log ends and lag are not known" in described.err
     doctor = json.loads(run_program("doctor", "--json", *cluster).out)
     assert {f["code"] for f in doctor} & {"no_broker", "broker_unreachable"}
-    # what asks no broker goes on working
+    # commands that need no broker still work
     assert run_program("offsets", "export", "stopped", *cluster).code == 0
     done = run_program("offsets", "copy", "stopped", "copied", "--execute", "--backup-dir", tmp_path, *cluster)
     assert done.code == 0

@@ -1,4 +1,4 @@
-"""A consumer against a real ZooKeeper and a real Kafka: the promises of the library, one test each."""
+"""A consumer with a real ZooKeeper and a real Kafka: one test for each promise of the library."""
 
 import logging
 import os
@@ -45,7 +45,7 @@ def zookeeper(kafka):
 
 
 class Topic:
-    """A topic of its own with numbered messages, and a group for it."""
+    """A topic for one test alone, with numbered messages, and a group for it."""
 
     def __init__(self, kafka, zookeeper, partitions=4):
         self.kafka = kafka
@@ -192,7 +192,7 @@ with ConsumerConnector(
 @pytest.mark.parametrize("fetcher", ["columnar", "librdkafka"])
 @pytest.mark.parametrize("way", ["messages", "arrow_batches", "command"])
 def test_no_module_that_is_loaded_late_counts_against_the_timeout(topic, way, fetcher):
-    """In a new process the first module that is loaded after the streams are made takes longer than the timeout."""
+    """In a new process, a module that is loaded after the streams exist takes longer to load than the timeout."""
     topic.produce(200)
     ran = subprocess.run(
         [sys.executable, "-c", SLOW_TO_LOAD, way, topic.kafka.zookeeper_connect, topic.name, fetcher, "200"],
@@ -283,7 +283,7 @@ def test_auto_commit_writes_the_consumed_offsets(topic):
 
 
 def is_silent(stream):
-    """Come back for more, and get nothing."""
+    """Ask the stream for more, and return whether no message comes."""
     return list(next(stream.batches(timeout=0.2))) == []
 
 

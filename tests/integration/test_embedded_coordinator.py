@@ -1,4 +1,4 @@
-"""Kafka's own clients judge the group coordinator: three members of each join, leave and are killed."""
+"""Kafka's own clients use the group coordinator: three members of each client join, leave and are killed."""
 
 import itertools
 import json
@@ -21,12 +21,12 @@ pytestmark = pytest.mark.kafka
 JAVA_MEMBER = Path(__file__).parent / "java" / "GroupMember.java"
 PARTITIONS = 6
 EACH = 5
-"""Messages in each partition, each time that some are produced."""
+"""Messages that each production writes to each partition."""
 
 
 @pytest.fixture
 def coordinator(cluster):
-    """host:port of a coordinator before the cluster's broker, started as a user starts it."""
+    """Start a coordinator in front of the cluster's broker, as a user starts it. Yields: its host:port."""
     command = "from legacy_consumer.operations.cli.embedded import embedded; embedded()"
     arguments = ["coordinator", "--json", "--broker", cluster.kafka.bootstrap_servers]
     process = subprocess.Popen(
@@ -39,11 +39,11 @@ def coordinator(cluster):
 
 
 class Member(LineProcess):
-    """A consumer process of either kind."""
+    """A consumer process of either client."""
 
     @property
     def partitions(self):
-        """What it was assigned last; None while it has nothing."""
+        """The partitions of its last assignment; None after a revocation."""
         last = next((line for line in reversed(self.lines) if line.startswith(("assigned", "revoked"))), "revoked")
         return None if last == "revoked" else {int(number) for number in last.split()[1:]}
 
@@ -91,7 +91,7 @@ def test_three_members_of_kafkas_own_clients_share_a_group_join_leave_and_are_ki
         members = []
 
         def start():
-            """One of each kind."""
+            """Start one member of each kind."""
             new = []
             for one in kinds:
                 settings = properties | (only_javas if one == "java" else {})
@@ -130,6 +130,6 @@ def test_three_members_of_kafkas_own_clients_share_a_group_join_leave_and_are_ki
         fourth = start()
         share(third, fourth)
         everything_arrives()
-        # what a killed one got in its last moment it may not have committed any more
+        # a killed member may not have committed the messages of its last moment
         arrived = [message for member in members if member not in first for message in member.messages]
         assert len(arrived) == len(set(arrived)), "every message was committed before its partition went on"

@@ -14,7 +14,7 @@ VERSION = "1.1.1"
 
 @pytest.fixture
 def copied(tmp_path):
-    """The jars in a folder of its own, as an image for machines without a network holds them."""
+    """Copy the jars to a folder, as in an image for machines without a network."""
     folder = tmp_path / "jars" / VERSION
     folder.mkdir(parents=True)
     for jar in kafka_jars(VERSION):
@@ -75,6 +75,6 @@ def test_two_processes_that_want_the_jars_at_once_fetch_them_once(two_that_fetch
     outputs = [process.communicate(timeout=280) for process in both]
     assert [output for output, _ in outputs] == ["19\n", "19\n"], outputs
     assert sum("fetching the jars" in errors for _, errors in outputs) == 1
-    # nothing but the jars and the lock: no cache of the resolver, neither here nor at home
+    # only the jars and the lock remain, no cache of the resolver
     assert sorted(path.name for path in (folder / "jars").iterdir()) == [f".{VERSION}.lock", VERSION]
     assert [path.name for path in folder.iterdir()] == ["jars"]

@@ -18,7 +18,7 @@ from zk_layout.settings import ZkSettings
 pytestmark = [pytest.mark.kafka]
 
 
-# a program of a second, and the compiler that runs before it
+# for a program that runs for a second, after its compiler
 BRIEF = ("-XX:TieredStopAtLevel=1",)
 
 
@@ -58,7 +58,7 @@ def zookeeper_of(kafka):
 
 
 def side_by_side(do, each):
-    """A JVM that starts keeps one processor busy for a part of the time: some start at once."""
+    """Call do for each, three at a time, because a JVM that starts uses a processor for a part of the time only."""
     with ThreadPoolExecutor(3) as pool:
         return list(pool.map(do, each))
 

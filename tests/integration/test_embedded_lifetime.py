@@ -33,7 +33,7 @@ threading.Event().wait()
 
 
 class Program:
-    """A Python program with embedded servers, and what it told about them."""
+    """A Python program with embedded servers, and its report about them."""
 
     def __init__(self, folder, start=IN_MAIN_THREAD, then=""):
         self.folder = folder
@@ -114,7 +114,7 @@ def test_servers_outlive_the_thread_that_started_them():
 
 def test_ctrl_c_in_the_terminal_does_not_reach_the_servers(program):
     ignoring = program(then="import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)")
-    os.killpg(ignoring.process.pid, signal.SIGINT)  # as a terminal does: to the whole foreground group
+    os.killpg(ignoring.process.pid, signal.SIGINT)  # a terminal also signals the whole foreground group
     for pid in ignoring.told["pids"]:
         assert os.getpgid(pid) != ignoring.process.pid
     port = ignoring.told["ports"][-1]

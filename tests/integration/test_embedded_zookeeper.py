@@ -95,7 +95,7 @@ def test_a_server_that_refuses_its_settings_is_quoted_and_leaves_nothing(tmp_pat
 
 
 def test_a_port_that_is_taken_while_the_server_starts_is_replaced(monkeypatch):
-    # what a real race leads to, made certain: the choice of a port that is busy by the time of the bind
+    # forces what a race may cause: the chosen port is busy by the time of the bind
     with socket.create_server(("127.0.0.1", free_port())) as server:
         busy = server.getsockname()[1]
         offered = [busy]

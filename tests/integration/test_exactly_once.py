@@ -30,7 +30,7 @@ def test_totals_and_offsets_in_one_transaction_are_exact_though_members_are_kill
         command = [
             *(sys.executable, str(EXAMPLE), "--zookeeper", cluster.kafka.zookeeper_connect, "--group", f"g-{topic}"),
             *("--topic", topic, "--property", "zookeeper.session.timeout.ms=2000"),
-            *("--property", "fetcher=librdkafka", str(database)),  # starts in a third of the time
+            *("--property", "fetcher=librdkafka", str(database)),  # librdkafka starts in a third of the time
         ]
         with (tmp_path / "log").open("ab") as log:
             running.append(subprocess.Popen(command, stdout=log, stderr=log))
@@ -42,7 +42,7 @@ def test_totals_and_offsets_in_one_transaction_are_exact_though_members_are_kill
             try:
                 return connection.execute("SELECT coalesce(sum(messages), 0) FROM totals").fetchone()[0]
             except sqlite3.OperationalError:
-                return 0  # no table yet
+                return 0  # the example has not created its table yet
 
     try:
         start()
@@ -52,7 +52,7 @@ def test_totals_and_offsets_in_one_transaction_are_exact_though_members_are_kill
             cluster.produce(topic, records[kill * MESSAGES // KILLS : (kill + 1) * MESSAGES // KILLS])
             eventually(lambda seen=seen: counted() > seen)
             seen = counted()
-            # wherever it stands: between two transactions, or in one
+            # at any point: between two transactions, or in the middle of one
             victim = running.pop(0)
             victim.kill()
             victim.wait(30)
@@ -60,7 +60,7 @@ def test_totals_and_offsets_in_one_transaction_are_exact_though_members_are_kill
         eventually(lambda: counted() >= MESSAGES)
         for process in running:
             process.send_signal(signal.SIGTERM)
-        # the youngest may not have come as far as its handler of the signal
+        # the youngest process may not have set its signal handler yet
         first, youngest = [process.wait(60) for process in running]
         assert first == 0, (tmp_path / "log").read_text()
         assert youngest in {0, -signal.SIGTERM}, (tmp_path / "log").read_text()

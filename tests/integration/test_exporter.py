@@ -38,7 +38,7 @@ def kafka():
 
 
 class Program:
-    """A command of ours that serves; url is what it said."""
+    """A command of ours that serves metrics; url is the address that it printed."""
 
     def __init__(self, *arguments):
         self.process = subprocess.Popen(
@@ -63,7 +63,7 @@ class Program:
             return error.code, error.read().decode()
 
     def samples(self):
-        """{(name, label values by label): value}."""
+        """Return {(name, label values in the order of their labels): value}."""
         return {
             (sample.name, *(value for _, value in sorted(sample.labels.items()))): sample.value
             for family in text_string_to_metric_families(self.get()[1])
@@ -94,7 +94,7 @@ def running(*arguments):
 
 @pytest.fixture(scope="module")
 def jvm_group(kafka, programs):
-    """A group of one member of Kafka's own consumer, which commits what it consumes every 200 ms."""
+    """Run a group of one JVM member, which commits every 200 ms."""
     properties = {
         "zookeeper.connect": kafka.zookeeper_connect,
         "group.id": "jvm",
@@ -244,7 +244,7 @@ def test_members_and_exporter_tell_the_truth_while_a_member_is_cut_off_from_zook
             consumer.start()
 
         def owned(*counts):
-            # the pages are compared while everybody waits
+            # compare the metrics pages at each look, while the members settle
             truth.scrape(members)
             return [len(member.status.owned) for member in members] == [*counts]
 

@@ -1,6 +1,6 @@
-"""The promises of the fetcher seam, for both fetchers, in detail and on one broker version.
+"""The contract of the fetcher seam, for both fetchers, in detail and on one broker version.
 
-On all versions: test_brokers_fetchers.py.
+test_brokers_fetchers.py tests both fetchers on all versions.
 """
 
 import logging
@@ -63,7 +63,7 @@ def store(kafka):
 
 @pytest.fixture(scope="module")
 def topic(kafka):
-    """Four partitions of 2,000 messages, each of which says its own partition and offset."""
+    """Fill four partitions with 2,000 messages each, whose values are their own partition and offset."""
     kafka.create_topic("full", partitions=4)
     produce(kafka, "full", ((None, b"%d/%d" % (p, i), p) for i in range(PER_PARTITION) for p in range(4)))
     return [TopicPartition("full", p) for p in range(4)]
@@ -82,13 +82,13 @@ BOTH = (LibrdkafkaFetchers, ColumnarFetchers)
 
 @pytest.fixture(params=BOTH, ids=["librdkafka", "columnar"])
 def factory(request):
-    """The claims below are those of the seam: both fetchers have to keep them."""
+    """Return the factory of each fetcher in turn, since both have to keep the contract of the seam."""
     return request.param
 
 
 @pytest.fixture
 def own(factory):
-    """A topic's name, for this fetcher alone."""
+    """Return a function that makes a topic's name for this fetcher alone."""
     return lambda name: f"{name}-{factory.__name__}"
 
 
@@ -109,7 +109,7 @@ def tasks():
     return len(list(Path("/proc/self/task").iterdir())), threading.active_count()
 
 
-# What comes
+# Messages
 
 
 def test_everything_comes_exactly_once_in_order(fetching, kafka, store, topic):
@@ -153,7 +153,7 @@ def test_keys_values_headers_and_timestamps_arrive(own, fetching, kafka, store):
 
 
 def test_many_partitions_have_exact_positions(own, fetching, kafka, store):
-    """More than librdkafka is asked for at a time, in topics that share partition numbers."""
+    """More partitions than the fetcher asks librdkafka about at a time, in topics that share partition numbers."""
     wanted = []
     for name in map(own, ("many-a", "many-b", "many-c")):
         kafka.create_topic(name, partitions=40)
@@ -166,7 +166,7 @@ def test_many_partitions_have_exact_positions(own, fetching, kafka, store):
 
 
 def test_no_partition_is_left_out_while_a_slow_user_takes_the_others(own, fetching, kafka, store):
-    """Each partition holds more than one response has room for, and the fetcher is faster than the user."""
+    """Each partition holds more than fits into one response, and the fetcher is faster than the user's code."""
     name, partitions, each = own("wide"), 24, 12_000
     kafka.create_topic(name, partitions=partitions)
     produce(kafka, name, (Record(None, b"x" * 200, n % partitions) for n in range(partitions * each)))
@@ -183,7 +183,7 @@ def test_gaps_of_compaction_leave_exact_positions(own, fetching, kafka, store):
     produce(kafka, tp.topic, ((b"%d" % (i % 3), b"%d" % i) for i in range(1000)))
 
     def is_compacted():
-        # a new segment is begun by a write only
+        # the broker begins a new segment only at a write
         produce(kafka, tp.topic, [(b"end", b"")])
         with fetching(kafka, store) as fetcher:
             fetcher.assign({tp: 0})
@@ -218,7 +218,7 @@ def test_a_partition_continues_at_the_position_of_its_new_assignment(fetching, k
 
 
 def test_a_position_that_is_reached_again_is_reported_again(fetching, kafka, store, topic):
-    """Five messages before, five after a step back: the position is the same number twice."""
+    """After each step back, five messages lead to the same position, and the fetcher reports it again."""
     with fetching(kafka, store) as fetcher:
         for _ in range(3):
             fetcher.assign({topic[0]: 10})
@@ -252,7 +252,7 @@ def test_kept_partitions_flow_while_others_change(fetching, kafka, store, topic)
 
 
 def is_waiting(thread_id):
-    """Return whether this thread waits in a poll. A change that comes before it waits does not end the poll."""
+    """Return whether this thread waits in a poll. A change that comes before the wait does not end the poll."""
     frame = sys._current_frames()[thread_id]
     while frame is not None:
         code = frame.f_code
@@ -305,11 +305,11 @@ def test_a_message_is_handed_over_as_soon_as_it_is_there(own, fetching, kafka, s
             with Stopwatch() as watch:
                 assert fetch(fetcher, 1).positions == {tp: i + 1}
             waits.append(watch.seconds)
-    # not each: one may fall into a moment in which the broker is busy with something else
+    # the median, because the broker may be busy during one of them
     assert statistics.median(waits) < 1.0
 
 
-# Positions that are looked for
+# Positions that the fetcher has to find
 
 
 def test_an_empty_topic_has_positions_but_no_messages(own, fetching, kafka, store):
@@ -371,7 +371,7 @@ def test_without_a_policy_a_position_outside_the_log_is_an_error(kafka, topic):
 def poll_until_some(fetcher):
     fetcher.assign({TopicPartition("full", 1): 0})
     while True:
-        # the other one is told again after each back-off, until somebody mends it
+        # after each back-off the fetcher raises the other partition's error again, until that has a valid position
         with suppress(OffsetOutOfRangeError):
             return set(fetch(fetcher, 1).messages)
 
@@ -405,7 +405,7 @@ def test_a_topic_that_is_created_later_is_read_from_then_on(own, fetching, kafka
 
 
 def test_closing_leaves_no_thread_in_any_state(fetching, kafka, store, topic):
-    with fetching(kafka, store) as fetcher:  # what librdkafka sets up once
+    with fetching(kafka, store) as fetcher:  # librdkafka sets some things up once in a process
         fetcher.assign({topic[0]: EARLIEST})
         fetch(fetcher, 1)
     before = tasks()
@@ -430,7 +430,7 @@ def test_closing_leaves_no_thread_in_any_state(fetching, kafka, store, topic):
             state(fetcher)
         fetcher.close()
         assert fetcher.poll(10, 0) is None
-        # no more than there were: one that was about to end is gone by now
+        # no more than before; fewer is fine, because a thread that was about to end before is gone by now
         eventually(lambda: all(now <= then for now, then in zip(tasks(), before, strict=True)))
 
 
@@ -452,7 +452,7 @@ def test_closing_ends_a_poll_in_another_thread(fetching, kafka, store, topic):
 
 
 def test_unacknowledged_messages_are_counted(kafka):
-    # a name that no topic can have: a broker creates any other one
+    # an invalid name, because a broker would create a topic with a valid one
     with pytest.raises(ProduceError) as caught:
         produce_all("no such topic", [(None, b"x")] * 7, {"bootstrap.servers": kafka.bootstrap_servers}, timeout_s=3)
     assert (caught.value.failed, caught.value.produced) == (7, 7)
@@ -469,11 +469,11 @@ def test_keys_stay_together(own, fetching, kafka, store):
     assert len(homes) == 7
 
 
-# Brokers that go away: last, they disturb the others
+# Brokers that go away; these tests come last, because they disturb all others
 
 
 def test_with_librdkafka_a_poll_interrupted_at_any_line_brings_all_once_it_is_assigned_again(kafka, store):
-    """test_brokers_that_fail.py interrupts the columnar fetcher."""
+    """Tests librdkafka only; test_brokers_that_fail.py interrupts the columnar fetcher."""
     kafka.create_topic("struck", partitions=3)
     produce(kafka, "struck", ((None, b"x", n % 3) for n in range(60)))
     partitions = [TopicPartition("struck", p) for p in range(3)]
@@ -530,7 +530,7 @@ def test_a_broker_restart_in_the_middle_loses_nothing(own, fetching, kafka, stor
 
 
 def test_log_offsets_say_so_when_no_broker_answers(kafka, store, topic):
-    """Both at the same time: the broker takes longer than they do."""
+    """Asks both fetchers during the same outage, since the broker's restart takes longer than the lookups."""
 
     def ask(lookup):
         with Stopwatch() as watch, pytest.raises(BrokersUnavailableError, match="no answer from the brokers"):
@@ -542,7 +542,7 @@ def test_log_offsets_say_so_when_no_broker_answers(kafka, store, topic):
         lookups = [fetchers.log_offsets() for fetchers in made]
         assert all(lookup.latest(topic) for lookup in lookups)
         kafka.brokers[0].kill()
-        stack.callback(kafka.brokers[0].start)  # harmless when it runs
+        stack.callback(kafka.brokers[0].start)  # harmless if the broker runs
         with ThreadPoolExecutor(len(lookups)) as pool:
             assert list(pool.map(ask, lookups)) == [True, True]
         kafka.brokers[0].start()
@@ -551,7 +551,7 @@ def test_log_offsets_say_so_when_no_broker_answers(kafka, store, topic):
 
 
 def test_a_fetcher_made_without_brokers_begins_when_one_is_there(kafka, store, topic):
-    """Both, one after the other, while the same broker is away."""
+    """Tries both fetchers, one after the other, during the same outage."""
     kafka.brokers[0].stop()
     with ExitStack() as stack:
         made = [stack.enter_context(closing(factory(config_of(kafka), store))) for factory in BOTH]

@@ -20,12 +20,12 @@ pytestmark = pytest.mark.kafka
 
 
 BOTH = (LibrdkafkaFetchers, ColumnarFetchers)
-"""Side by side on the same brokers: what takes its time is that a session ends and a broker starts."""
+"""Both fetchers share the same brokers, because the end of a session and the start of a broker take long."""
 
 
 @contextmanager
 def open_fetchers(connect):
-    """(store, [what each of them made])."""
+    """Yield (store, [the fetcher factory of each kind])."""
     config = ConsumerConfig.load(zookeeper_connect=connect, group_id="g", auto_offset_reset="smallest")
     with ExitStack() as stack:
         store = KazooStore(config.zk_settings())
@@ -50,7 +50,7 @@ def test_partitions_of_a_broker_that_is_gone_are_missing_and_others_flow():
                 (left,) = lookup.latest(both).items()
                 return left, time.monotonic() - begun < 8
 
-            with ThreadPoolExecutor(len(lookups)) as pool:  # both, before the broker's session is over
+            with ThreadPoolExecutor(len(lookups)) as pool:  # both at once, before the broker's session ends
                 answers = list(pool.map(ask, lookups))
             alive = answers[0][0][0]
             assert answers == [((alive, 100), True)] * 2
@@ -98,7 +98,7 @@ def test_brokers_that_come_back_at_other_addresses_are_followed():
                 fetcher.poll(10, 0.1)
         with EmbeddedKafka(zookeeper=zookeeper) as second:
             assert second.bootstrap_servers != old
-            # its log begins anew, so the position lies behind its end: reset to the smallest
+            # the second broker's log is empty, so the position is behind its end, and is reset to the smallest
             produce_all("t", [(None, b"new")] * 3, {"bootstrap.servers": second.bootstrap_servers})
             for fetcher in reading:
                 assert fetch(fetcher, 3, patience_s=60).offsets(tp) == [0, 1, 2]

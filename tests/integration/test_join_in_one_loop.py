@@ -39,7 +39,7 @@ def order(number):
 
 
 def payments(number):
-    """Every fifth order is refused first, every seventh is never paid."""
+    """Return the payments of an order: every fifth order is first refused, every seventh is never paid."""
     said = [False] * (number % 5 == 0) + [True] * (number % 7 != 0)
     return [(b"%d" % number, json.dumps({"accepted": each}).encode(), number % PARTITIONS) for each in said]
 
@@ -54,7 +54,7 @@ def test_two_topics_are_joined_in_one_loop_though_members_come_go_and_are_killed
         command = [
             *(sys.executable, str(EXAMPLE), "--zookeeper", cluster.kafka.zookeeper_connect, "--group", group),
             *("--property", "zookeeper.session.timeout.ms=2000"),
-            *("--property", "fetcher=librdkafka", *topics, str(database)),  # starts in a third of the time
+            *("--property", "fetcher=librdkafka", *topics, str(database)),  # librdkafka starts in a third of the time
         ]
         with (tmp_path / "log").open("ab") as log:
             running.append(subprocess.Popen(command, stdout=log, stderr=log))
@@ -69,10 +69,10 @@ def test_two_topics_are_joined_in_one_loop_though_members_come_go_and_are_killed
         try:
             return asked("SELECT coalesce(sum(next), 0) FROM offsets")[0][0]
         except sqlite3.OperationalError:
-            return 0  # no table yet
+            return 0  # the example has not created its table yet
 
     def owners():
-        """For each topic, by partition, the member that owns it."""
+        """Return, for each topic, the owners of its partitions in order."""
         paths = [[OwnerPath(group, topic, n).path for n in range(PARTITIONS)] for topic in topics]
         return [[data and data.data for data in store.get_data_many(own)] for own in paths]
 
@@ -91,7 +91,7 @@ def test_two_topics_are_joined_in_one_loop_though_members_come_go_and_are_killed
             cluster.produce(payments_topic, late)
             produced += len(early) + len(numbers) + len(late)
             eventually(lambda before=before: read() > before)
-            # wherever it stands: between two transactions, or in one; every other time it leaves in order
+            # at any point, between two transactions or in one; every other time the member leaves in order
             running[0].send_signal(signal.SIGKILL if step % 2 else signal.SIGTERM)
             running.pop(0).wait(60)
             start()
@@ -120,7 +120,7 @@ def test_topics_that_one_loop_cannot_join_are_refused_in_one_line(cluster, tmp_p
         monkeypatch.setattr("sys.argv", [str(EXAMPLE), *whole, str(tmp_path / "revenue.db")])
         with pytest.raises(SystemExit) as ended:
             runpy.run_path(str(EXAMPLE), run_name="__main__")
-        # Python prints a text and ends with 1; click prints by itself
+        # sys.exit() got a text, or click has printed its own error
         return ended.value.code if isinstance(ended.value.code, str) else capsys.readouterr().err.rstrip("\n")
 
     assert refused(two, three) == f"Error: both topics must have as many partitions: {two} has 2, {three} has 3"

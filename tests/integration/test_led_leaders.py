@@ -44,7 +44,7 @@ class Cooperative(Held, CooperativeStickyAssignor):
 
 
 class LedPods(Pods):
-    """A led group whose assignor waits as long as hold() says."""
+    """A led group whose assignor waits from hold() until go_on()."""
 
     def hold(self):
         (self.folder / "assigns").unlink()
@@ -54,12 +54,12 @@ class LedPods(Pods):
         (self.folder / "hold").unlink()
 
     def await_assigning(self):
-        """Until a leader assigns, and so the group is in CompletingRebalance."""
+        """Wait until a leader is inside its assignor, so that the group is in CompletingRebalance."""
         eventually((self.folder / "assigns").exists)
         (self.folder / "assigns").unlink()
 
     def start_one_more(self):
-        """Returns: who leads, and is in the midst of assigning."""
+        """Let a member join, and wait for the assignor. Returns: the leader, which is inside its assignor."""
         self.hold()
         self.start("d")
         self.await_assigning()
@@ -73,7 +73,7 @@ class LedPods(Pods):
         return decode_generation("", self.store.get_data(generation_path(self.group)).data)
 
     def await_settled(self):
-        """Until the members that run own all partitions, and nobody else does."""
+        """Wait until the running members, and they alone, own all partitions."""
         eventually(lambda: sorted(self.owners()) == list(range(PARTITIONS)) and self.has_all_shares())
 
     def has_all_shares(self):
@@ -100,7 +100,7 @@ def servers():
 
 @pytest.fixture
 def led(servers, tmp_path):
-    """Starts three members of a strategy, which have consumed and committed all."""
+    """Return a function that starts three members with a strategy, and waits until they have committed everything."""
     begun = []
 
     def start(strategy):
@@ -132,7 +132,7 @@ def test_two_leaders_killed_while_they_assign_are_followed_by_one_that_ends_the_
     for leader in (pods.start_one_more(), None):
         first = leader or pods.leader()
         assert pods.end(first, signal.SIGKILL) == -signal.SIGKILL
-        # the next one comes into the same state
+        # the next leader reaches the same state
         pods.await_assigning()
         assert pods.leader() != first
     assert pods.generation().number == before
@@ -151,7 +151,7 @@ def test_members_keep_consuming_their_partitions_while_the_leader_is_dead(led):
     assert pods.end(leader, signal.SIGKILL) == -signal.SIGKILL
     kept = [number for number, owner in shares.items() if owner != leader]
     pods.produce(600)
-    # nobody assigns before go_on()
+    # no leader assigns before go_on()
     eventually(lambda: {n for n in range(600, 1200) if n % PARTITIONS in kept} <= set(pods.printed()))
     assert {number: pods.owners().get(number) for number in kept} == {number: shares[number] for number in kept}
     pods.go_on()

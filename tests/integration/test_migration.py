@@ -1,4 +1,4 @@
-"""A group leaves ZooKeeper on real brokers: JVM members at the start, plain consumers of the newer kind at the end."""
+"""A group leaves ZooKeeper on real brokers, from JVM members at the start to plain newer consumers at the end."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ pytestmark = [pytest.mark.kafka]
 
 VERSIONS = ["0.10.2.2", "1.1.1", "2.8.2", "3.9.1"]
 MEMBERS = {"0.10.2.2": "0.10.2.2"}
-"""The Scala consumer of each broker; the newer ones have none, so it is that of 1.1.1."""
+"""{broker version: version of its Scala consumer}; all other brokers use that of 1.1.1, as the newest have none."""
 PARTITIONS = 3
 
 
 class Group:
-    """A group of its own on a topic of its own, and everything that its members were handed."""
+    """A group and a topic for one test alone, and all messages that the members got."""
 
     def __init__(self, cluster, programs, folder):
         self.cluster = cluster
@@ -44,7 +44,7 @@ class Group:
         self.handed = Counter()
         self.members = []
         self.own_ids = set()
-        """Of our members; the others are the JVM's."""
+        """Consumer ids of our members; all others are JVM members."""
         self.backups = 0
 
     def produce(self, count):
@@ -72,7 +72,7 @@ class Group:
         member.await_end()
 
     def read_by_plain_consumer(self, count, then=lambda: None):
-        """Subscribe as anybody would; a lost offset would show, for it would begin at the end."""
+        """Read by a plain consumer. Where an offset is lost it begins at the log's end, so messages are missing."""
         consumer = Consumer(
             {
                 "bootstrap.servers": self.cluster.kafka.bootstrap_servers,
@@ -111,7 +111,7 @@ class Group:
         return done.exit_code, done.output
 
     def verdict(self):
-        """(the exit code of verify, how many members it says commit to ZooKeeper alone)."""
+        """Run verify. Returns: (exit code, number of members that it reports to commit to ZooKeeper alone)."""
         code, output = self.migrate("verify")
         return code, output.count("commits to ZooKeeper alone")
 
@@ -124,10 +124,10 @@ class Group:
 
 
 class Ratchet:
-    """Looks at a group's offsets in Kafka again and again, and at the end at all that was written to ZooKeeper.
+    """Reads a group's offsets in Kafka again and again, and at the end all that clients wrote to ZooKeeper.
 
-    No offset may ever move backwards, but where a JVM member moves it: that reads an offset before it claims the
-    partition, and begins there although the owner before it commits meanwhile. With dual commits it moves both sides.
+    Only a JVM member may move an offset backwards: it reads the offset before it claims the partition, and begins there
+    although the former owner commits meanwhile. With dual commits it moves both offsets.
     """
 
     def __init__(self, group):
@@ -229,7 +229,7 @@ def test_a_stopped_group_moves_to_kafka_and_back_and_no_message_is_lost_or_read_
         group.end(back)
     assert newer + group.handed_to_members() == Counter(group.all_produced())
 
-    # and away again, for good
+    # the group migrates again, and now finishes
     assert group.migrate("apply", "--execute")[0] == 0
     assert group.migrate("finish", "--execute")[0] == 0
     code, output = group.migrate("rollback", "--execute")
@@ -262,7 +262,7 @@ def test_members_move_one_by_one_under_load_and_nothing_is_lost(group):
             eventually(lambda: first.consumed and second.consumed)
             code, output = group.migrate("apply", "--rolling", "--execute")
             assert (code, "The migration is rolling" in output) == (0, True), output
-            # one that has not committed since then is not behind yet
+            # verify reports a member only once it has committed since then
             eventually(lambda: group.verdict() == (1, 2))
 
             group.end(first)
@@ -279,7 +279,7 @@ def test_members_move_one_by_one_under_load_and_nothing_is_lost(group):
             ours.end()
             asked_at = time.time()
             group.end(third)
-            # a JVM member goes on handing out what it has fetched while its last commit is written
+            # a JVM member still hands out fetched messages while its last commit is on the way
             after_its_commit = {(one.tp, one.offset) for one in third.consumed if one.at >= asked_at}
             assert group.migrate("apply", "--execute")[0] == 0
             assert group.migrate("verify")[0] == 0
@@ -296,7 +296,7 @@ def test_members_move_one_by_one_under_load_and_nothing_is_lost(group):
 
 
 class Ours:
-    """One of our members, in this process."""
+    """A Python member in this process."""
 
     def __init__(self, group, **properties):
         settings = group.cluster.config(group.name, auto_commit_enable=True, auto_commit_interval_ms=200, **properties)

@@ -1,4 +1,4 @@
-"""A migration that ZooKeeper or the brokers do not allow: one line names the refusal, and nothing is half done."""
+"""A migration that ZooKeeper or the brokers forbid: one line names the refusal, and no migration stays half done."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def allow(store, resource, principal, operation):
 
 
 class Guarded:
-    """A cluster whose brokers let nobody into the group `closed`, and let the topic `secret` be described only."""
+    """A cluster whose brokers forbid the group `closed`, and allow only to describe the topic `secret`."""
 
     def __init__(self, version):
         self.zookeeper = EmbeddedZooKeeper()
@@ -85,7 +85,7 @@ def test_brokers_that_refuse_the_group_are_an_error_and_nothing_is_written(guard
     is_refused("apply", "closed", "--execute", "--backup", backup)
     assert not backup.exists()
     assert guarded.store.exists("/consumers/closed/migration") is None
-    # who only looks asks once some group has had a coordinator
+    # commands that only read ask the coordinator only after some group has had one
     assert guarded.migrate("apply", "open", "--execute", "--backup", backup).code == 0
     is_refused("plan", "closed")
     is_refused("verify", "closed")

@@ -1,4 +1,4 @@
-"""Offsets in Kafka, alone and beside ZooKeeper, and topics that are deleted and created again, on real brokers."""
+"""Offsets in Kafka, alone and beside ZooKeeper, and topics that an operator deletes and creates again; real brokers."""
 
 import logging
 import threading
@@ -28,7 +28,7 @@ def on(*versions):
 
 
 class Topic:
-    """A topic of its own with numbered messages in two partitions, and a group for it."""
+    """A topic for one test alone, with numbered messages in two partitions, and a group for it."""
 
     def __init__(self, cluster):
         self.cluster = cluster
@@ -46,7 +46,7 @@ class Topic:
         self.create_again()
 
     def create_again(self):
-        # the controller removes the topic's configuration after the topic
+        # several tries, because the controller removes the topic's configuration after the topic
         eventually(lambda: self.create() is None)
 
     def produce(self, count):
@@ -119,7 +119,7 @@ def take(stream, count):
 
 
 def is_silent(stream):
-    """Come back for more, and get nothing."""
+    """Ask the stream for more, and return whether no message comes."""
     return list(next(stream.batches(timeout=0.3))) == []
 
 
@@ -170,7 +170,7 @@ def test_a_topic_created_again_while_no_consumer_runs_is_read_from_its_beginning
     with caplog.at_level(logging.WARNING):
         connector, stream = topic.stream(**{**storage, "auto_offset_reset": "largest"})
         if storage is IN_KAFKA and topic.cluster.version != "0.8.2.2":
-            # from 0.10 on the broker itself forgets the offsets of a deleted topic: nothing is left to tell by
+            # from 0.10 on the broker itself drops the offsets of a deleted topic, so the member has nothing to report
             assert "deleted" not in caplog.text
             return
         assert take(stream, 120) == fresh
@@ -360,7 +360,7 @@ def test_a_jvm_member_that_joins_takes_its_half_exactly_and_gives_it_back(topic,
     }
     topic.produce(100)
     eventually(lambda: len(seen) == 100)
-    # a member of the JVM reads the offsets before it claims: what is committed in between it would hand out again
+    # a JVM member reads offsets before it claims, so it would hand out again whatever ours commits in between
     eventually(lambda: connector.commit_offsets() and topic.in_kafka() == {0: 50, 1: 50})
     jvm = JvmMember(programs, member, topic.group, Subscription("static", f"{topic.name}:1"), properties)
     try:

@@ -1,4 +1,4 @@
-"""Stories of operators over real servers, by their seeds; tests/simulation/operators tells many more in memory."""
+"""Random stories of operators on real servers, by seed; tests/simulation/operators runs many more in memory."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ STEPS = 5
 
 @pytest.fixture
 def told(monkeypatch, tmp_path, cluster):
-    """Tells a story by its seed; an error comes with the story."""
+    """Return a function that runs the story of a seed; an error's text then holds the story."""
 
     def tell(seed, story):
         world = RealOperatorsWorld(monkeypatch, tmp_path, cluster)

@@ -1,4 +1,4 @@
-"""A real ZooKeeper refuses a member's credentials when its connection is made anew: the password was changed."""
+"""A real ZooKeeper refuses a member's credentials at a new connection, because an operator changed the password."""
 
 from http.client import HTTPConnection
 
@@ -21,7 +21,7 @@ SASL = {"authProvider.1": "org.apache.zookeeper.server.auth.SASLAuthenticationPr
 
 @pytest.fixture
 def start_with(tmp_path, monkeypatch):
-    """Start a ZooKeeper, or start it again, with this password for alice."""
+    """Return a function that starts a ZooKeeper, or starts it again, with a password for alice."""
     jaas = tmp_path / "jaas.conf"
 
     def start(zookeeper, password):
@@ -45,7 +45,7 @@ def answer_of(port, path):
 
 @pytest.mark.parametrize("fetcher", ["columnar", "librdkafka"])
 def test_a_member_whose_password_was_changed_says_what_to_do_and_is_not_alive(start_with, monkeypatch, fetcher):
-    # so that a call that waits does not hear of the refusal by chance
+    # with short polls a waiting call might notice the refusal by chance
     monkeypatch.setattr("legacy_consumer.member.hand_source._POLL_S", 3600.0)
     zookeeper = EmbeddedZooKeeper(properties=SASL)
     try:

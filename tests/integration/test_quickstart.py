@@ -1,4 +1,4 @@
-"""`make quickstart` as a person runs it: it proves its claims, and leaves nothing behind however it ends."""
+"""`make quickstart` as a user runs it: it proves its claims, and leaves nothing behind however it ends."""
 
 import json
 import os
@@ -26,12 +26,12 @@ COMMAND = [
 ]
 GONE_S = 15
 SIDE_BY_SIDE = 2
-"""Runs at a time, beside the whole one: each is three JVMs and four members before its end."""
+"""Runs at a time, beside the whole one; each grows to three JVMs and four members."""
 AT_SPARK = "has consumed and committed the rest"
 
 
 class Quickstart:
-    """A run in a session and a temporary folder of its own, which its processes are known by."""
+    """A run in a session and a temporary folder of its own; a mark in the environment identifies its processes."""
 
     def __init__(self, folder: Path, *arguments: str, stderr=subprocess.STDOUT, **environment: str):
         folder.mkdir()
@@ -59,7 +59,7 @@ class Quickstart:
         return "".join(self.lines)
 
     def processes(self) -> list[str]:
-        """Everything that carries this run's mark and lives."""
+        """Return the command lines of all live processes with this run's mark."""
         found = []
         for folder in Path("/proc").glob("[0-9]*"):
             try:
@@ -81,7 +81,7 @@ class Quickstart:
 
 @pytest.fixture(scope="module")
 def whole_run(tmp_path_factory):
-    """One that nobody ends. It tells its story beside tests of others, and is asked for it by the last."""
+    """Start a run that no test interrupts. It runs beside the other tests, and the last test checks its report."""
     folder = tmp_path_factory.mktemp("whole")
     with (folder / "progress").open("w") as progress:
         running = Quickstart(folder / "run", "--json", stderr=progress)
@@ -105,7 +105,7 @@ def quickstart(tmp_path):
 
 
 def side_by_side(look, moments):
-    """{moment: what look answers of it}."""
+    """Call look for each moment, some at a time. Returns: {moment: result}."""
     with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
         return dict(zip(moments, pool.map(look, moments), strict=True))
 
@@ -116,7 +116,7 @@ def side_by_side(look, moments):
     [
         ["killed with -9", "starting ZooKeeper"],
         pytest.param(
-            # no two come to Spark, which takes most, at the same time
+            # in an order in which no two runs use Spark, which takes most, at the same time
             ["Spark read", "member-1 joined", "ZooKeeper at", AT_SPARK, "member-4 joined", "grows to"],
             marks=pytest.mark.long,
         ),
@@ -127,7 +127,7 @@ def test_ctrl_c_leaves_nothing_at_any_moment(quickstart, moments):
     def interrupted(moment):
         running = quickstart()
         running.read_until(moment)
-        os.killpg(running.process.pid, signal.SIGINT)  # as a terminal does: to the whole foreground group
+        os.killpg(running.process.pid, signal.SIGINT)  # a terminal also signals the whole foreground group
         said = running.read_rest()
         return running.process.wait(GONE_S), "Traceback" in said, running.left()
 
@@ -138,7 +138,7 @@ def test_ctrl_c_leaves_nothing_at_any_moment(quickstart, moments):
 def test_two_runs_at_the_same_time_do_not_meet_and_end_with_an_impatient_ctrl_c_and_with_sigterm(quickstart):
     impatient = quickstart()
     impatient.read_until("member-1 joined")
-    terminated = quickstart("--json")  # well behind the other one
+    terminated = quickstart("--json")  # it starts well after the other run
     impatient.read_until("member-2 joined")
     while impatient.process.poll() is None:
         impatient.process.send_signal(signal.SIGINT)
@@ -203,7 +203,7 @@ def test_it_proves_that_every_flight_was_delivered_and_that_the_fourth_member_id
 
     assert (told["flights"], told["delivered"], told["lost"]) == (FLIGHTS, FLIGHTS, 0)
     assert told["failures"] == []
-    # what was delivered twice is what the killed member had not committed, and nothing else
+    # only messages that the killed member had not committed were delivered twice
     assert told["duplicated"] == told["duplicated_by_kill"] > 0
     assert told["deliveries"] == sum(told["deliveries_by_member"].values()) == FLIGHTS + told["duplicated"]
 
@@ -213,7 +213,7 @@ def test_it_proves_that_every_flight_was_delivered_and_that_the_fourth_member_id
     assert told["idle"] == ["member-4"]
     assert [one["members"] for one in told["timeline"]] == [1, 2, 3, 4, 3, 2, 1, 0]
     assert [one["event"] for one in told["timeline"]] == ["joined"] * 4 + ["killed"] + ["left"] * 3
-    # the idle one steps in, and its partition flows again soon after its predecessor's session is over
+    # the idle member takes the partition over soon after the killed member's session has ended
     assert set(told["kill"]["successors"].values()) == {"member-4"}
     assert told["kill"]["expired_seconds"] <= told["kill_to_takeover_seconds"] < 20
 

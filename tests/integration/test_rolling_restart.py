@@ -1,8 +1,8 @@
-"""Members that are restarted one after the other under their own ids: only what was theirs moves, and to themselves.
+"""Members that restart one after the other under their own ids lose only their own partitions, and get them back.
 
-One that is killed, or stands still for long: only what was its own moves, and to others.
+When a member is killed, or stopped for long, only its own partitions move, to other members.
 
-Who owned what is read from ZooKeeper's transaction log, so nobody's short turn is overlooked.
+The tests read the owners from ZooKeeper's transaction log, which also shows owners of a short time.
 """
 
 import signal
@@ -21,7 +21,7 @@ from zk_layout.settings import ZkSettings
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
 NAMES = ("c-0", "c-1", "c-2")
-"""As the pods of a StatefulSet are named."""
+"""Names like those of the pods of a StatefulSet."""
 OF_THREE = {number: NAMES[number // 2] for number in range(PARTITIONS)}
 PATIENT = {"scheduled.rebalance.max.delay.ms": 60_000}
 
@@ -38,7 +38,7 @@ def servers():
 
 @pytest.fixture(scope="module")
 def pods(servers, tmp_path_factory):
-    """One group for all tests: each finds it as it wants it, whatever the one before left."""
+    """One group for all tests; each test brings it into the state that it needs."""
     kafka, history = servers
     store = KazooStore(ZkSettings(connect=kafka.zookeeper_connect))
     store.start()
@@ -50,7 +50,7 @@ def pods(servers, tmp_path_factory):
 
 @pytest.fixture
 def shares(pods):
-    """Three members that have settled; {partition: whose it is}."""
+    """Let three members settle. Returns: {partition: its owner}."""
     for name in pods.running.keys() - NAMES:
         pods.end(name)
     for name in NAMES:
@@ -91,7 +91,7 @@ def test_a_killed_member_that_is_started_again_waits_for_its_dead_session_and_ta
 
 
 def test_members_that_end_one_after_another_and_others_that_come_move_each_partition_once(pods, shares):
-    """As a redeployment with the strategy Recreate, when those told to end do not all hear it at once."""
+    """As in a redeployment with the strategy Recreate, if the signals do not reach all members at once."""
     before = {number: len(lives) for number, lives in pods.lives().items()}
     repeated = pods.repeated()
     for name in NAMES:
@@ -109,7 +109,7 @@ def test_members_that_end_one_after_another_and_others_that_come_move_each_parti
 
 @pytest.fixture
 def impatient(servers, tmp_path):
-    """Three members that have settled, of a group that waits for nobody who is gone; all is printed and committed."""
+    """Let three members settle in a group that waits for no absent member, and print and commit everything."""
     kafka, history = servers
     store = KazooStore(ZkSettings(connect=kafka.zookeeper_connect))
     store.start()
@@ -147,7 +147,7 @@ def test_partitions_of_a_killed_member_flow_in_others_once_its_session_is_over(i
 def test_a_member_that_stood_still_for_longer_than_its_session_prints_nothing_that_has_gone_to_others(impatient):
     before = impatient.lives()
     impatient.running["c-1"].send_signal(signal.SIGSTOP)
-    # the broker sends it some of these all the same
+    # the broker still sends the stopped member some of these messages
     impatient.produce(600)
     impatient.await_all_printed()
     impatient.running["c-1"].send_signal(signal.SIGCONT)

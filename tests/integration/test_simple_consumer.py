@@ -31,7 +31,7 @@ def consumer(cluster):
 
 @pytest.fixture
 def log(cluster):
-    """300 messages, one a day, each of which is its offset; in segments of some 20."""
+    """Make a log of 300 messages, one a day, whose values are their offsets, in segments of about 20."""
     topic = cluster.new_topic(segment_bytes="1000", retention_ms=str(2**62))
     records = (Record(None, b"%d" % n, 0, BEGIN_MS + n * DAY_MS) for n in range(300))
     cluster.produce(topic, records, batch_num_messages=5)
@@ -39,7 +39,7 @@ def log(cluster):
 
 
 def fetch_all(consumer, partition, offset, count, *, at_once=1000, patience_s=30.0):
-    """Fetch until there are so many messages, no more, coming back after errors that pass."""
+    """Fetch exactly count messages; try again after errors of unavailable brokers."""
     messages = []
     deadline = time.monotonic() + patience_s
     while len(messages) < count:
@@ -156,7 +156,7 @@ def test_all_before_the_offset_of_a_time_is_older(cluster, consumer, log):
     before_all = consumer.offsets_before(log, BEGIN_MS - DAY_MS)
     assert after_all == [300]
     assert before_all == [0]
-    # a broker that goes by its files' dates has seen all of them written just now
+    # to a broker that uses the dates of its files, all segments look new
     assert middle == ([0] if cluster.version in BY_SEGMENT else [100])
 
 
@@ -243,7 +243,7 @@ def test_a_leader_that_changes_is_followed():
             assert [follower.broker_id for follower in info.followers] == [1 - old]
             assert fetch_all(consumer, partition, 0, 60) == list(range(60))
             other = 1 - old
-            # only a replica in sync is elected: on a busy machine the follower may have fallen behind for a moment
+            # the controller elects only a replica in sync; on a busy machine the follower may be behind for a moment
             eventually(lambda: set(consumer.partitions("t")[partition].in_sync_replicas) == {old, other})
             kafka.brokers[old].kill()
             eventually(lambda: led_by(other, consumer.partitions("t")[partition]))
@@ -253,7 +253,7 @@ def test_a_leader_that_changes_is_followed():
             assert [broker.broker_id for broker in without_zookeeper.brokers()] == [other]
             assert consumer.offsets_before(partition, LATEST) == [150]
             assert fetch_all(consumer, partition, 5, 1) == [5]
-            # nobody is left
+            # now no broker is left
             kafka.brokers[other].kill()
             with pytest.raises(BrokersUnavailableError, match="has no leader"):
                 eventually_raises(consumer, partition, 150)
@@ -309,7 +309,7 @@ def test_brokers_alone_are_enough_and_no_topic_is_created(cluster, log, fetcher)
         made = cluster.new_topic()
         cluster.produce(made, [Record(None, b"0", 0)])
         eventually(lambda: fetch_all(consumer, tp(made), 0, 1) == [0])
-    # a consumer of librdkafka has the brokers create this one
+    # the brokers create this topic for a consumer of librdkafka
     assert {*cluster.topics()} - {"__consumer_offsets"} == {*topics, made} - {"__consumer_offsets"}
 
 

@@ -39,7 +39,7 @@ def pytest_sessionfinish(session):
 
 @pytest.fixture(scope="session")
 def zookeeper():
-    """(the server for all clusters, the history of everything written to it)."""
+    """Yield (the ZooKeeper server for all clusters, the history of all writes to it)."""
     with (
         tempfile.TemporaryDirectory(prefix="zk-transactions-") as folder,
         EmbeddedZooKeeper(properties={"dataLogDir": folder}) as server,
@@ -49,7 +49,7 @@ def zookeeper():
 
 @pytest.fixture(scope="session")
 def cluster_of(zookeeper, programs):
-    """Opens a broker of a version, with a chroot of its own."""
+    """Return a context manager that opens a broker of a version, with a chroot of its own."""
 
     @contextlib.contextmanager
     def open_cluster(version):
@@ -70,7 +70,7 @@ def cluster(cluster_of):
 
 @pytest.fixture(scope="session")
 def tools(programs):
-    """Kafka's tools of a version, started when first asked for."""
+    """Yield a function that returns Kafka's tools of a version, and starts them at the first call."""
     running = {}
 
     def of(version):
@@ -85,7 +85,7 @@ def tools(programs):
 
 @pytest.fixture
 def new_group(cluster, request):
-    """Makes groups, with names of their own, whose members do not outlive the test."""
+    """Yield a function that makes groups; their members do not outlive the test."""
     made = []
 
     def make(name, topics, **options):

@@ -1,8 +1,8 @@
-"""Why a message is handed out twice beside a JVM member, though nobody was killed: two reasons, each to be proven.
+"""Two reasons why a message is handed out twice beside a JVM member although no member was killed; each needs a proof.
 
-It reads an offset before it claims the partition, and hands out again what was committed meanwhile. A rebalance reads
-the offsets of all partitions that are to be its own, then creates their owner znodes one by one. If the owner before it
-commits and releases in between, the claim succeeds and what was read is old. Measured, times in ms:
+First, a JVM member reads an offset before it claims the partition, and hands out again what the former owner commits
+meanwhile. In a rebalance it reads the offsets of its whole share, then creates the owner znodes one by one. If the
+former owner commits and releases in between, the claim succeeds, and the offset is out of date. Measured, times in ms:
 
     380 j1 computes its share, and reads offset 0 of partition 2
     389 j2, whose share shrinks, commits 10
@@ -10,12 +10,13 @@ commits and releases in between, the claim succeeds and what was read is old. Me
     393 j1 creates its own
     411 j1 fetches from 0; 0 to 9 are handed out again
 
-And it hands out messages while it takes the positions that it commits before a rebalance: its iterator notes a message
-as consumed when next() returns it, beside the thread that commits. How many of them lie between its last commit and its
-release depends on the machine. Measured: d hands out 1000 at 742, commits 1000 (the next to read) at 759 and releases
-at 762; c claims at 776, rightly reads 1000, and hands it out again. On a busy machine there were two such messages.
+Second, a JVM member hands out messages while it takes the positions that it commits before a rebalance: next() notes a
+message as consumed on the consuming thread, while another thread commits. How many messages come between the last
+commit and the release depends on the machine. Measured: d hands out 1000 at 742, commits 1000 (the next to read) at 759
+and releases at 762; c claims at 776, rightly reads 1000, and hands it out again. On a busy machine there were two such
+messages.
 
-A redelivery is held against that, from ZooKeeper's transaction log and the member's own.
+The functions here check a redelivery against both, by ZooKeeper's transaction log and the member's own log.
 """
 
 from __future__ import annotations
@@ -30,15 +31,15 @@ from zk_layout.model import TopicPartition
 from zk_layout.paths import OffsetPath, OwnerPath
 
 _LINE = re.compile(r"^(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}) INFO .* Added fetcher for partitions (.*)$", re.MULTILINE)
-# [topic-0, initOffset 5 to ...]; before 0.10 [[topic,0], initOffset 5 to ...]
+# the log has [topic-0, initOffset 5 to ...], and before 0.10 [[topic,0], initOffset 5 to ...]
 _START = re.compile(r"\[([a-zA-Z0-9._-]+)[-,](\d+)\]?, initOffset (-?\d+) to")
 NO_OFFSET = -1
-"""As initOffset: none was committed when the member looked."""
+"""The initOffset if no offset was committed when the member read it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """A JVM member begins to fetch a partition at the offset it had read."""
+    """One start of a JVM member's fetcher at the offset that the member has read. at: seconds since the epoch."""
 
     at: float
     tp: TopicPartition
@@ -46,7 +47,7 @@ class Start:
 
 
 def starts_in(log: str) -> list[Start]:
-    """Every start that a JVM member's log tells of, in order."""
+    """Return every start in a JVM member's log, in order."""
     return [
         Start(
             dt.datetime.strptime(time, "%Y-%m-%d %H:%M:%S,%f").astimezone().timestamp(),
@@ -59,7 +60,7 @@ def starts_in(log: str) -> list[Start]:
 
 
 class GroupHistory:
-    """Who owned what in a group, and what was committed, from the first znode on."""
+    """The owners and the commits of a group, from its first znode on."""
 
     def __init__(self, history: ZkHistory, chroot: str, group: str) -> None:
         self._chroot = chroot
@@ -70,15 +71,15 @@ class GroupHistory:
         return self._znodes.get(f"{self._chroot}{OwnerPath(self._group, tp.topic, tp.partition).path}", [])
 
     def commits(self, tp: TopicPartition, before_zxid: int) -> list[int]:
-        """The offsets committed up to then, in order."""
+        """Return the offsets committed before this transaction, in order."""
         path = OffsetPath(self._group, tp.topic, tp.partition).path
         changes = self._znodes.get(f"{self._chroot}{path}", [])
         return [decode_offset(path, c.data) for c in changes if c.zxid < before_zxid and c.data is not None]
 
     def why_not_early(self, consumer_id: str, starts: list[Start], tp: TopicPartition, offset: int, at: float) -> str:
-        """Return why a read before the claim does not explain that a JVM member handed this out then; empty if it does.
+        """Return why a read before the claim cannot explain that a JVM member handed out this message; empty if it can.
 
-        at: when. starts: of that member.
+        at: when the member handed it out. starts: those of the member's log.
         """
         began = [start for start in starts if start.tp == tp and start.at <= at]
         if not began:
@@ -101,12 +102,12 @@ class GroupHistory:
         return ""
 
     def is_handed_out_late(self, next_id: str, tp: TopicPartition, offset: int, at: float) -> bool:
-        """Return whether the owner before had not committed this message when the next one claimed the partition.
+        """Return whether the former owner had not committed this message when the next owner claimed the partition.
 
-        How many messages a JVM member hands out after its last commit has no bound: the next owner begins rightly at
-        what was committed, and hands all of them out again.
+        A JVM member may hand out any number of messages after its last commit. The next owner rightly begins at the
+        committed offset, and hands out all of them again.
 
-        next_id: who handed it out again, and at: when.
+        next_id: the member that handed it out again. at: when it did.
         """
         claims = [
             change
@@ -116,7 +117,7 @@ class GroupHistory:
         return bool(claims) and max(self.commits(tp, claims[-1].zxid)[-1:], default=0) <= offset
 
     def story(self, tp: TopicPartition) -> str:
-        """All that happened to a partition, for whoever has to find out why."""
+        """Return all changes of a partition's owner and offset, one a line, for the text of an error."""
         offsets = f"{self._chroot}{OffsetPath(self._group, tp.topic, tp.partition).path}"
         changes = sorted([*self.owner_changes(tp), *self._znodes.get(offsets, [])], key=lambda change: change.zxid)
         return "\n".join(

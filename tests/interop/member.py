@@ -1,4 +1,4 @@
-"""A member of a group in Python, telling and taking the same lines as java/Member.java.
+"""A member of a group in Python, which prints and accepts the same lines as java/Member.java.
 
 Arguments: static|whitelist|blacklist SUBSCRIPTION STREAMS PROPERTY=VALUE...
 """
@@ -23,7 +23,7 @@ def say(line):
 
 
 class Teller:
-    """A rebalance listener that tells."""
+    """A rebalance listener that prints its calls."""
 
     def before_releasing_partitions(self, partitions):
         say("event releasing " + " ".join(map(str, sorted(partitions))))

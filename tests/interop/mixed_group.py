@@ -1,10 +1,10 @@
-"""A group of Python and JVM members on real servers: lets them come and go, and holds each picture against the rules.
+"""A group of Python and JVM members on real servers: members come and go, and each settled state is checked.
 
-After each step `settle` waits until the members listed are those that live, every partition is owned as our own
-assignor answers for exactly this group, and the owner znodes have stood still for a moment. JVM members claim what they
-computed for themselves, so owner znodes that agree are agreement with the JVM; from 0.9 on they also tell what they
-computed for everybody, which is compared too. Then `produce_round` writes messages to every partition and waits until
-the owner of each has consumed them, and nobody else.
+After each step `settle` waits until the registered members are those that live, every partition has the owner that our
+own assignor computes for this group, and the owner znodes have not changed for a moment. JVM members claim the shares
+that they compute themselves, so agreeing owner znodes prove that our assignor agrees with theirs. From 0.9 on JVM
+members also print the whole assignment that they computed, which must agree, too. Then `produce_round` writes messages
+to every partition, and waits until the owner of each partition, and no other member, has consumed them.
 """
 
 from __future__ import annotations
@@ -49,25 +49,25 @@ ROOT = Path(__file__).parent.parent.parent
 PYTHON = "python"
 FETCHERS = ("columnar", "librdkafka")
 QUIET_S = 0.4
-"""Owner znodes that stood still for so long are settled: a JVM member that has more to do does it sooner."""
+"""Seconds without a change of owner znodes after which a group counts as settled; a JVM member acts sooner."""
 SETTLE_TIMEOUT_S = 45.0
 TELL_TIMEOUT_S = 45.0
 
 PROPERTIES: dict[str, str | int] = {
     "auto.offset.reset": "smallest",
-    # what a member consumed is committed when it gives its partitions up, so that every duplicate has a reason
+    # members commit when they release partitions, and seldom otherwise, so that every duplicate has a known reason
     "auto.commit.interval.ms": 600_000,
     "zookeeper.session.timeout.ms": 4000,
     "zookeeper.connection.timeout.ms": 20_000,
     "rebalance.max.retries": 10,
 }
 
-# where each dialect of round-robin begins, for members of the JVM
+# {version of a JVM member: its dialect of round-robin}
 DIALECT_OF = {"0.8.2.2": "0.8.2", "0.10.2.2": "0.10.2", "1.1.1": "1.0"}
 
 
 class PythonMember(MemberProcess):
-    """One of ours, in a process of its own, so that it can be killed."""
+    """A Python member in a process of its own, so that a test can kill it."""
 
     kind = PYTHON
 
@@ -79,7 +79,7 @@ class PythonMember(MemberProcess):
 
 @dataclass
 class Cluster:
-    """What all groups share: the brokers, and a connection to ZooKeeper of the tests' own."""
+    """The brokers that all groups share, and the tests' own connection to their ZooKeeper."""
 
     kafka: object
     programs: JvmPrograms
@@ -113,7 +113,7 @@ class Cluster:
 
 @dataclass
 class Step:
-    """How one change of the group went. seconds: from the change of the list of members to the last owner znode."""
+    """One change of a group. seconds: from the change of the list of members to the last owner znode."""
 
     what: str
     kind: str
@@ -122,21 +122,21 @@ class Step:
 
 @dataclass
 class Verdict:
-    """What became of everything that was produced."""
+    """The deliveries of all produced messages."""
 
     produced: int
     consumed: int
     """Messages handed out at least once."""
     redelivered: dict[tuple[TopicPartition, int], list[str]]
-    """{message: the kinds of members it was handed to, in order}, of those handed out more than once."""
+    """{message: kinds of the members that handed it out, in order}, of messages handed out more than once."""
     read_too_early: set[tuple[TopicPartition, int]]
-    """Of these, those that a JVM member handed out again because it had read the offset before its claim."""
+    """Redelivered messages that a JVM member handed out again because it had read the offset before its claim."""
     handed_out_late: set[tuple[TopicPartition, int]]
-    """Of these, those that a JVM member handed out after its last commit."""
+    """Redelivered messages that a JVM member had handed out after its last commit."""
 
 
 class MixedGroup:
-    """One group and the topics it subscribes to."""
+    """One group and the topics that it subscribes to."""
 
     def __init__(
         self, cluster, name, topics, *, strategy="range", dialect="1.0", properties=None, tools=None, create=True
@@ -166,7 +166,7 @@ class MixedGroup:
             cluster.kafka.create_topic(topic, partitions)
 
     def _next_fetcher(self):
-        """Python members of a group fetch with either by turns; with which the first one does, its name decides."""
+        """Return the fetcher of the next Python member: both in turn; the group's name decides which is first."""
         self._python_members += 1
         return FETCHERS[(self._python_members + zlib.crc32(self.name.encode())) % 2]
 
@@ -176,7 +176,7 @@ class MixedGroup:
             TopicPartition(topic, number) for topic, count in sorted(self.topics.items()) for number in range(count)
         ]
 
-    # What happens to the group.
+    # Changes of the group.
 
     def start(self, kind, name, subscription, **properties):
         """Start a member without waiting. kind: python, a Kafka version, or `console <version>`."""
@@ -203,17 +203,17 @@ class MixedGroup:
         return member
 
     def leave(self, name, *, by_signal=False):
-        """Have a member leave in order, and wait until the group has settled and the process has ended."""
+        """Let a member leave in order, and wait until the group has settled and the process has ended."""
         member = self.begin_leave(name, by_signal=by_signal)
         self.settle(f"{_side(member.kind)} leaves", member.kind)
         member.await_end()
 
     def subscription_of(self, name):
-        """What a living member subscribes to."""
+        """Return the subscription of a member."""
         return self._subscriptions[f"{self.name}_{name}"]
 
     def begin_leave(self, name, *, by_signal=False):
-        """Have a member leave in order, without waiting."""
+        """Let a member leave in order, without waiting."""
         member = self.living.pop(f"{self.name}_{name}")
         if by_signal:
             member.terminate()
@@ -227,7 +227,7 @@ class MixedGroup:
         self.settle(f"{_side(member.kind)} is killed", member.kind)
 
     def begin_kill(self, name):
-        """Kill a member. What it had consumed and not committed may be consumed again."""
+        """Kill a member. Others may consume again the messages that it had consumed and not committed."""
         member = self.living.pop(f"{self.name}_{name}")
         member.kill()
         self.forgive_uncommitted(member)
@@ -242,7 +242,7 @@ class MixedGroup:
         return member
 
     def thaw(self, name, member):
-        """Let a frozen member go on, and wait until it is back in the group."""
+        """Let a frozen member go on, and wait until the group has settled with it."""
         self.living[f"{self.name}_{name}"] = member
         member.thaw()
         self.settle(f"{_side(member.kind)} is thawed", member.kind)
@@ -265,11 +265,11 @@ class MixedGroup:
         self.settle("partitions come", "partitions")
 
     def close(self):
-        """End what still lives, without looking any more."""
+        """Kill all members that still live, without further checks."""
         for member in self.everybody:
             member.kill()
 
-    # What ZooKeeper shows.
+    # The state in ZooKeeper.
 
     def member_ids(self):
         try:
@@ -287,13 +287,13 @@ class MixedGroup:
         return {tp: znode.data.decode() for tp, znode in self.owner_znodes().items()}
 
     def committed(self, tp):
-        """The committed offset, 0 if there is none."""
+        """Return the committed offset, 0 if there is none."""
         path = OffsetPath(self.name, tp.topic, tp.partition).path
         (znode,) = self.cluster.store.get_data_many([path])
         return 0 if znode is None else decode_offset(path, znode.data)
 
     def expected_owners(self):
-        """Our assignor's answer for the registrations that stand now; of a led group the leader's."""
+        """Return our assignor's answer for the present registrations; in a led group, the leader's assignment."""
         snapshot = self.snapshot()
         if snapshot.members and all(told.coordination == "leader" for told in snapshot.members.values()):
             (znode,) = self.cluster.store.get_data_many([generation_path(self.name)])
@@ -313,14 +313,14 @@ class MixedGroup:
         partitions = {topic: tuple(range(count)) for topic, count in sorted(self.topics.items())}
         return GroupSnapshot(self.name, members, partitions)
 
-    # What must hold.
+    # Checks.
 
     def settle(self, what=None, kind=""):
         """Wait until the group has settled, check it, and note how long it took under `what`."""
         deadline = time.time() + SETTLE_TIMEOUT_S
         znodes, expected, members_since, last_change = self._await_settled(what, deadline)
         while (complaint := self._complaint_of_the_tool()) and self._has_moved(znodes):
-            # a JVM member was late to begin with what it had still to do: the tool looked into the midst of that
+            # a JVM member had not finished, and the tool read the group in the middle of its changes
             znodes, expected, _, last_change = self._await_settled(what, deadline)
         if what is not None:
             self.steps.append(Step(what, kind, max(0.0, last_change - members_since)))
@@ -329,7 +329,7 @@ class MixedGroup:
         self._check_told()
 
     def _await_settled(self, what, deadline):
-        """(owner znodes, expected owners, since when the members were those that live, the last owner znode's time)."""
+        """Return (owner znodes, expected owners, since when the members are those that live, time of last change)."""
         members_since = None
         last_change = time.time()
         before = None
@@ -351,7 +351,7 @@ class MixedGroup:
             between_looks()
 
     def _complaint_of_the_tool(self):
-        """What Kafka's own tool finds wrong with the owners; nothing if it finds them sound, or is not asked."""
+        """Return what Kafka's own tool complains of about the owners; empty if nothing, or if there is no tool."""
         if self.tools is None:
             return []
         printed = self.tools.run(
@@ -364,7 +364,7 @@ class MixedGroup:
         return [] if printed == ["Rebalance operation successful !"] else printed
 
     def _has_moved(self, znodes):
-        """Return whether an owner znode has come or gone since this look."""
+        """Return whether an owner znode has come or gone since these were read."""
         now = self.owner_znodes()
         return {tp: znode.stat.czxid for tp, znode in now.items()} != {
             tp: znode.stat.czxid for tp, znode in znodes.items()
@@ -402,9 +402,9 @@ class MixedGroup:
             assert znode.stat.ephemeral_owner in sessions, f"{tp} is owned by a session that no member has"
 
     def _check_told(self):
-        """Members of 0.9 and later told what they computed for everybody: it is what stands.
+        """Wait until owner znodes agree with the assignments that members print; JVM members print them from 0.9 on.
 
-        One that is to own nothing may sleep its back-off out first, after a try to claim what is not its own any more.
+        A member with an empty share may first sleep a back-off, after it tried to claim partitions of its former share.
         """
         deadline = time.time() + TELL_TIMEOUT_S
         while wrong := self._told_otherwise():
@@ -412,7 +412,7 @@ class MixedGroup:
             between_looks()
 
     def _told_otherwise(self):
-        """{member: what it told last} of those members whose word differs from the owner znodes."""
+        """Return {member: its last printed assignment} of members whose assignment differs from the owner znodes."""
         owners = self.owners()
         told = {
             member.name: {tp: str(thread) for tp, thread in member.assignments[-1].items()}
@@ -422,7 +422,7 @@ class MixedGroup:
         return {name: assignment for name, assignment in told.items() if not assignment.items() <= owners.items()}
 
     def produce_round(self, count=5):
-        """Write `count` messages to every owned partition, and see them consumed once each, by the owner."""
+        """Write `count` messages to every owned partition, and check that the owner alone consumes each of them."""
         owners = self.owners()
         start = {tp: self.produced[tp] for tp in owners}
         self.produce(count, owners)
@@ -437,7 +437,7 @@ class MixedGroup:
             assert who == [owner], f"{tp}@{offset} is {owner}'s, and was consumed by {who}"
 
     def produce(self, count, partitions=None):
-        """Write messages, each saying which it is, and wait for the broker to have them."""
+        """Write messages whose values are their topic, partition and offset, and wait until the broker has them."""
         failed = []
         for tp in partitions if partitions is not None else self.partitions:
             for number in range(self.produced[tp], self.produced[tp] + count):
@@ -451,7 +451,7 @@ class MixedGroup:
 
     @contextlib.contextmanager
     def flow(self):
-        """Produce to every partition all the time; afterwards wait until all of it is consumed."""
+        """Produce to every partition without a pause; afterwards wait until members have consumed all messages."""
         done = threading.Event()
 
         def produce():
@@ -468,7 +468,7 @@ class MixedGroup:
         self.await_consumed({tp: range(count) for tp, count in self.produced.items()})
 
     def await_consumed(self, wanted, timeout_s=SETTLE_TIMEOUT_S):
-        """Wait until each of these offsets was consumed by somebody: {partition: offsets}."""
+        """Wait until some member has consumed each of these offsets: {partition: offsets}."""
         missing = {(tp, offset) for tp, offsets in wanted.items() for offset in offsets}
         deadline = time.time() + timeout_s
         while True:
@@ -484,11 +484,11 @@ class MixedGroup:
         return [consumed for member in self.everybody for consumed in list(member.consumed)]
 
     def verdict(self):
-        """Every message was consumed; those consumed twice had not been committed when their owner was killed.
+        """Check that members consumed every message, and twice only those not committed when their owner was killed.
 
-        Two things more are forgiven, where ZooKeeper's transaction log and the member's own prove them, and reported: a
-        JVM member reads an offset before it claims the partition, and so misses what the owner before it commits in
-        between; and it hands out messages after its last commit and before its release (early_reads.py).
+        Two more reasons are allowed and reported, if ZooKeeper's transaction log and the member's own log prove them. A
+        JVM member reads an offset before it claims the partition, and so misses what the former owner commits in
+        between. And it hands out messages after its last commit and before its release (early_reads.py).
         """
         wanted = {tp: range(count) for tp, count in self.produced.items()}
         self.await_consumed(wanted)
@@ -506,9 +506,9 @@ class MixedGroup:
         return self.judged
 
     def _check_reasons(self, again):
-        """Each of {message: [(when, kind, member), ...]} was handed out again for a reason that is the JVM's.
+        """Check that each of {message: [(time, kind, member), ...]} was handed out again because of a JVM member.
 
-        Returns: those that a JVM member handed out late; the others it had read too early.
+        Returns: the messages that a JVM member handed out late; of all others it had read the offset too early.
         """
         late = set()
         if not again:
@@ -531,16 +531,16 @@ class MixedGroup:
         return late
 
     def forgive(self, messages):
-        """These (partition, offset) may be consumed again."""
+        """Allow members to consume these (partition, offset) again."""
         self._forgiven |= set(messages)
 
     def forgive_uncommitted(self, member):
-        """What a member consumed and did not commit may be consumed again: it was killed, or lost its session."""
+        """Allow others to consume again what a member did not commit before it was killed or lost its session."""
         committed = {tp: self.committed(tp) for tp in {tp for tp, _, _ in member.consumed}}
         self._forgiven |= {(tp, offset) for tp, offset, _ in list(member.consumed) if offset >= committed[tp]}
 
     def order_of(self, tp):
-        """The offsets of a partition in the order they were consumed, by whomever."""
+        """Return the offsets of a partition in the order in which any members consumed them."""
         return [offset for _, offset in sorted((c.at, c.offset) for c in self.consumed() if c.tp == tp)]
 
 

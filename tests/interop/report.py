@@ -1,8 +1,8 @@
-"""What a run of these tests measured, as the table in docs/interop.md.
+"""Writes the measurements of a run of these tests as the table in docs/interop.md.
 
     INTEROP_REPORT=1 .venv/bin/pytest tests/interop
 
-writes it anew; the text around the table is kept.
+replaces the table, and keeps the text around it.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _STEPS = {
 
 
 class Report:
-    """Gathers steps and outcomes. Steps are counted under the version of the JVM members that take part."""
+    """Collects steps and outcomes, under the version of the JVM members that take part."""
 
     def __init__(self) -> None:
         self._outcomes: dict[str, dict[str, Counter[str]]] = defaultdict(lambda: defaultdict(Counter))

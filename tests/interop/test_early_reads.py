@@ -1,4 +1,4 @@
-"""The checks that excuse a repeated message only if a JVM member read an offset before its claim."""
+"""The checks that allow a repeated message only if a JVM member read an offset before its claim."""
 
 import pytest
 
@@ -34,7 +34,7 @@ def test_a_members_log_tells_where_it_began(line):
 
 
 class Recorded:
-    """What stands in a transaction log: one change each second."""
+    """A transaction log with one change each second."""
 
     def __init__(self, *changes):
         self._changes = [Change(n, float(n), 1, path, data) for n, (path, data) in enumerate(changes)]

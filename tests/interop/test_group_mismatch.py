@@ -1,4 +1,4 @@
-"""A Python member with the wrong strategy or the wrong dialect of it beside members of the JVM; and odd JVM members."""
+"""A Python member with another strategy or dialect than its group of JVM members; and odd JVM registrations."""
 
 import pytest
 
@@ -14,7 +14,7 @@ DIALECT = "partition.assignment.dialect"
 
 
 class NoLogs:
-    """Nobody asks for the ends of logs here."""
+    """Stands for the brokers' log ends, which these tests do not need."""
 
     def latest(self, partitions):
         return {}
@@ -35,10 +35,10 @@ def writers(group, changes, members):
 
 
 def refusal(group, version, overrides, topic):
-    """Join until the group refuses. Returns: the error, and the changes below the group since that attempt began.
+    """Join until our member refuses the group. Returns: the error, and the changes below the group since that try.
 
-    Members of the JVM rebalance when they like, beside load also after the group has settled. A group in the middle of
-    a rebalance cannot be judged and is joined: then the log shows that a member of the JVM claimed something meanwhile.
+    On a busy machine JVM members may rebalance even after the group has settled. Our member cannot judge a group in the
+    middle of a rebalance, and joins it; then the log shows that a JVM member claimed something meanwhile.
     """
     while True:
         group.settle("all are there", version)
@@ -72,7 +72,7 @@ def test_a_group_that_divides_otherwise_is_not_joined_and_not_disturbed(new_grou
     told = "-".join(ours.values()).replace(".", "")
     name = f"mismatch-{version.replace('.', '')}-{theirs}-{told}"
     dialect = {"0.8.2.2": "0.8.2", "0.10.2.2": "0.10.2", "1.1.1": "1.0"}[version]
-    # from 11 partitions on the dialects of round-robin differ
+    # the dialects of round-robin only differ from 11 partitions on
     group = new_group(name, {f"{name}-t": 12}, strategy=theirs, dialect=dialect)
     everything = Subscription("static", f"{name}-t:1")
     for member in ("a", "b", "c"):
@@ -104,7 +104,7 @@ def test_a_wildcard_with_a_backslash_is_judged_as_its_writer_judges_it_and_descr
     name = f"backslash-{version.replace('.', '')}"
     group = new_group(name, {f"{name}-t1": 2})
     group.join("python", "a", Subscription("static", f"{name}-t1:1"))
-    # settle holds the owners against our own judgement of both registrations
+    # settle() compares the owners with our own assignment for both registrations
     group.join(version, "w", Subscription("whitelist", rf"{name}-t\d", 1))
     found = describe_group(group.cluster.store, NoLogs(), name)
     odd = next(member for member in found.members if member.consumer_id == f"{name}_w")

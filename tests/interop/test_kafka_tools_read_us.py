@@ -1,4 +1,4 @@
-"""Kafka's own tools of each version, over a group of one Python and one JVM member."""
+"""Kafka's own tools of each version read a group of one Python and one JVM member."""
 
 import re
 from pathlib import Path

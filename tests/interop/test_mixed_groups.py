@@ -19,7 +19,7 @@ def static(**counts):
 
 
 def others_than(cluster, topics):
-    """A blacklist that leaves these topics of the cluster."""
+    """Return a blacklist that matches all topics of the cluster but these."""
     return ",".join(topic for topic in cluster.store.get_children("/brokers/topics") if topic not in topics)
 
 
@@ -38,7 +38,7 @@ def others_than(cluster, topics):
     ],
 )
 def test_members_come_go_and_are_killed_on_either_side(new_group, cluster, tools, kind, version):
-    # each kind of subscription with each version, the strategies in turn
+    # each kind of subscription meets each version, with the strategies in turn
     strategy = "roundrobin" if (kind == "whitelist") == (version != "0.10.2.2") else "range"
     prefix = f"{kind}{version.replace('.', '')}"
     topics = {f"{prefix}-a": 5, f"{prefix}-b": 3}
@@ -47,7 +47,7 @@ def test_members_come_go_and_are_killed_on_either_side(new_group, cluster, tools
         topics,
         strategy=strategy,
         dialect=DIALECT_OF[version],
-        # the Verify tool of 0.8.2.2 fails every group
+        # the Verify tool of 0.8.2.2 complains about every group
         tools=tools("1.1.1" if version == "0.8.2.2" else version),
     )
     subscription = {
@@ -126,7 +126,7 @@ def test_console_consumer_shares_a_group(new_group, tools, version):
     group = new_group(name, {name: 4}, tools=tools("1.1.1"))
     group.join("python", "b", Subscription("static", f"{name}:1"))
     group.produce_round()
-    for tp in group.partitions:  # the console consumer begins at the end of what nobody has committed
+    for tp in group.partitions:  # the console consumer begins at the log's end where there is no committed offset
         assert group.committed(tp) == 0
     group.living[f"{name}_b"].commit()
     group.join(f"console {version}", "c", Subscription("whitelist", f"{name}|none"))
@@ -172,7 +172,7 @@ def test_any_order_of_changes_settles(new_group, tools, seed):
         Subscription("static", f"{name}-a:2,{name}-b:1"),
     ]
     names = [f"{chance.choice('abcxyz')}{number}" for number in range(40)]
-    # somebody always subscribes to everything, so every message has somebody to go to
+    # one member always subscribes to everything, so every message has a consumer
     group.join("python", names.pop(), subscriptions[0])
     group.join(chance.choice(versions), names.pop(), subscriptions[0])
     flow = group.flow() if seed % 2 else contextlib.nullcontext()

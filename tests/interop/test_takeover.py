@@ -16,7 +16,7 @@ def test_group_goes_over_to_python_and_back_without_a_gap_or_a_repeat(new_group,
     group.join(version, "j1", subscription)
     group.join(version, "j2", subscription)
     group.produce_round(20)
-    # names that sort after those of the JVM's, so that these lose and win partitions at each step
+    # the Python members' names sort last, so that JVM members lose and gain partitions at each step
     group.join("python", "p1", subscription)
     group.produce_round(20)
     group.leave("j1")

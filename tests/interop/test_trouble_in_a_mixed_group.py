@@ -22,7 +22,7 @@ VERSIONS = ["0.8.2.2", "0.10.2.2", "1.1.1"]
 
 
 class HereMember:
-    """A Python member in this process, whose connection a test can reach; it records what it consumed."""
+    """A Python member in this process, so that a test can break its connection; it records the consumed messages."""
 
     kind = PYTHON
 
@@ -52,7 +52,7 @@ class HereMember:
                 pass
 
     def expire_session(self, cluster):
-        """End the session at the server, as it does when no heartbeat came for too long."""
+        """End the session at the server, as the server does without heartbeats."""
         session_id, password = self.store._session.client.client_id
         host, _, port = cluster.kafka.zookeeper_connect.removesuffix(cluster.chroot).partition(":")
         close_session((host, int(port)), session_id, password)
@@ -101,8 +101,8 @@ def test_expired_session_of_a_python_member_is_survived(new_group, cluster, vers
     lost = {(tp, offset) for tp in before for offset in range(5, 10)}
     assert verdict.redelivered.keys() == lost | verdict.read_too_early
     assert {len(verdict.redelivered[message]) for message in lost} == {2}
-    # While Python's session is gone partition 2 goes from j2 to j1, and then back. j1 reads its offset before it claims
-    # it, and misses in one run of fifty what j2 commits in between: verdict() proves that from the logs, or fails.
+    # Without p1 partition 2 moves from j2 to j1, and later back. j1 reads the offset before it claims the partition,
+    # and in one run of fifty misses what j2 commits in between: verdict() proves that from the logs, or fails.
     assert {tp for tp, _ in verdict.read_too_early} <= {TopicPartition(name, 2)}
     assert "expired" in caplog.text
     group.leave("p1")
@@ -123,7 +123,7 @@ def test_garbage_registration_stops_jvm_members_and_not_ours(new_group, cluster,
 
     theirs = group.start(version, "j1", subscription)
     assert "ConsumerRebalanceFailedException" in theirs.await_event("failed")
-    # registered, so half is to be its own, and ours gives that half up; it owns nothing
+    # j1 is registered, so ours releases half of the partitions for it; j1 owns nothing
     assert ours.connector.wait_until(lambda status: status.phase is Phase.STABLE and len(status.owned) == 2, 60)
     assert sorted(group.member_ids()) == sorted(["g", f"{name}_j1", f"{name}_p1"])
     assert {owner.rpartition("-")[0] for owner in group.owners().values()} == {f"{name}_p1"}
@@ -132,13 +132,13 @@ def test_garbage_registration_stops_jvm_members_and_not_ours(new_group, cluster,
     group.produce(3, ours.connector.status.owned)
     group.await_consumed({tp: range(3) for tp in ours.connector.status.owned})
 
-    # once it is gone the JVM member looks again, takes its share, and its streams go on
+    # once the garbage is gone, the JVM member rebalances, claims its share, and its streams continue
     cluster.store.delete(garbage)
     group.settle()
 
 
 def test_member_that_the_dialect_refuses_leaves_nothing_behind(new_group):
-    """0.8.2 divides round-robin only among equal subscriptions; ours says so, and the JVM members go on without it."""
+    """Round-robin of 0.8.2 needs equal subscriptions. Our member refuses, and the JVM members go on without it."""
     group = new_group(
         "refused", {"refused-a": 2, "refused-b": 2}, strategy="roundrobin", dialect="0.8.2",
         properties={"rebalance.backoff.ms": 300},
@@ -156,7 +156,7 @@ def test_member_that_the_dialect_refuses_leaves_nothing_behind(new_group):
 
 
 def test_owner_znode_that_another_client_deletes_is_claimed_again(new_group, cluster):
-    """A JVM member that lost its session deletes owner znodes by path alone; the audit finds it."""
+    """A JVM member that lost its session deletes owner znodes by path alone; our member's audit notices it."""
     group = new_group("deleted", {"deleted": 4})
     subscription = Subscription("static", "deleted:1")
     group.join("1.1.1", "j1", subscription)
@@ -170,9 +170,9 @@ def test_owner_znode_that_another_client_deletes_is_claimed_again(new_group, clu
 
 @pytest.mark.parametrize("frozen", ["1.1.1", "python"])
 def test_member_that_was_stopped_beyond_its_session_comes_back(new_group, frozen):
-    """It still believes to own its partitions when it wakes up; nothing is lost, and what it commits moves nothing.
+    """When the member wakes it still believes that it owns its partitions; no message is lost, no offset goes back.
 
-    A JVM member hands them out until it hears of its session's end; one of ours nothing that others own by then.
+    A JVM member hands out messages until it hears of its session's end. Ours hands out none that others own by then.
     """
     name = f"frozen{frozen.replace('.', '')}"
     group = new_group(name, {name: 4}, properties={"auto.commit.interval.ms": 700})
@@ -203,7 +203,7 @@ def test_member_that_restarts_with_its_name_waits_for_its_own_dead_session(new_g
     group.produce_round()
     group.begin_kill("p")
     reborn = group.start("python", "p", subscription)
-    reborn.await_event("ready")  # until then the znodes of the dead session look as if it were there
+    reborn.await_event("ready")  # until then the znodes of the killed member's session still exist
     group.settle()
     group.produce_round()
     group.verdict()
@@ -230,7 +230,7 @@ def test_slow_handler_holds_the_hand_over_no_longer_than_its_drain_timeout(new_g
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_jvm_member_gets_its_share_while_ours_wait_for_a_member_that_left(new_group, version):
-    """It knows of no waiting, and would use up its tries, and then own nothing until the next change of the group."""
+    """A JVM member does not wait: it would use up its tries, and own nothing until the group changes again."""
     name = f"patient{version.replace('.', '')}"
     group = new_group(name, {name: 6}, properties={"rebalance.max.retries": 4})
     subscription = Subscription("static", f"{name}:1")
@@ -244,7 +244,7 @@ def test_a_jvm_member_gets_its_share_while_ours_wait_for_a_member_that_left(new_
         text = {tp.partition: owner for tp, owner in group.owners().items()}
         return "".join(text.get(number, f"{name}_.").removeprefix(f"{name}_")[0] for number in range(6))
 
-    # b gives up 3, which it had kept for as long as c seemed to wait; what a left has no owner
+    # b releases 3, which it had kept while c seemed to wait; partitions that a left have no owner
     wait_for(lambda: owners() == "..bccc", 60, lambda: AssertionError(owners()))
     group.produce_round()
     group.join(PYTHON, "a", subscription, **patient)

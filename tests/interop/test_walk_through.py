@@ -1,4 +1,4 @@
-"""The walk-through of Kafka's design documents: each member's partitions and messages."""
+"""The walk-through of Kafka's design documents, with the partitions and messages of each member."""
 
 from collections import Counter
 
@@ -38,7 +38,7 @@ def test_four_members_join_three_partitions_and_leave_until_the_fourth_has_all(n
 
 @pytest.mark.parametrize("strategy", ["sticky", "cooperative-sticky"])
 def test_the_same_in_a_group_that_a_member_leads_and_a_jvm_member_in_between(new_group, strategy):
-    """While the JVM member is there, all go by its rule; when it has left, the group is led again."""
+    """While the JVM member is registered, all members assign by its strategy; then a member leads again."""
     name = f"walk-{strategy}"
     group = new_group(name, {name: 3})
     subscription = Subscription("static", f"{name}:1")
@@ -67,7 +67,7 @@ def test_one_topic_is_a_queue_within_a_group_and_a_broadcast_to_two(new_group):
     group1.join(PYTHON, "a", subscription)
     for name in "bcd":
         group2.join(PYTHON, name, subscription)
-    group1.produce(1)  # one message for each partition: Kafka's producer of those days sends the keys 1, 2, 3 so
+    group1.produce(1)  # one message for each partition, as Kafka's old producer distributes the keys 1, 2, 3
     wanted = {tp: range(1) for tp in group1.partitions}
     for group in (group1, group2):
         group.await_consumed(wanted)

@@ -23,13 +23,13 @@ def kazoo(cluster):
 
 
 def tree_of(kazoo, group):
-    """{path below the group: (data, ephemeral, ACL)}, the group's own name and timestamps left out."""
+    """Return {path below the group: (data, ephemeral, ACL)}, with placeholders for the group's name and timestamps."""
     found = {}
 
     def walk(path, shown):
         data, stat = kazoo.get(path)
         acls, _ = kazoo.get_acls(path)
-        # no data and empty data are two things
+        # no data and empty data stay different
         said = data and _TIMESTAMP.sub(b'"timestamp":"T"', data.replace(group.encode(), b"GROUP"))
         found[shown] = (said, stat.ephemeralOwner != 0, tuple(acls))
         for child in sorted(kazoo.get_children(path)):
@@ -49,7 +49,7 @@ def tree_of(kazoo, group):
 def test_same_member_same_znodes(new_group, cluster, kazoo, kind, version):
     prefix = f"bytes-{kind}-{version.replace('.', '')}"
     topics = {f"{prefix}-x": 3, f"{prefix}-y": 2}
-    # what 1.1.1 escapes, only 1.0.1 and later write so (a reader of any version misreads it)
+    # 1.1.1 escapes these characters, as only 1.0.1 and later do, and readers of any version misread them
     special = "" if version == "1.1.1" else '["/]?'
     subscription = {
         "static": Subscription("static", f"{prefix}-x:2,{prefix}-y:1"),
@@ -69,7 +69,7 @@ def test_same_member_same_znodes(new_group, cluster, kazoo, kind, version):
     theirs.leave("m")
     jvm_left = tree_of(kazoo, theirs.name)
 
-    if kind == "static":  # the order of topics is that of a hash map, ours is the user's
+    if kind == "static":  # the JVM writes topics in the order of a hash map, ours in the user's order
         subscription = Subscription("static", ",".join(f"{topic}:{n}" for topic, n in registration.subscription))
     ours = new_group(f"{prefix}-of-python", {})
     ours.topics, ours.produced = theirs.topics, theirs.produced
@@ -82,7 +82,7 @@ def test_same_member_same_znodes(new_group, cluster, kazoo, kind, version):
 
     assert python[f"/offsets/{prefix}-x/0"][0] == b"3"
     for tree in (jvm, jvm_left):
-        if version != "0.8.2.2":  # from 0.9 on the parents of a registration hold empty data; before, and ours, none
+        if version != "0.8.2.2":  # parents of a registration hold empty data from 0.9 on, and none before and in ours
             for path in ("", "/ids"):
                 assert tree[path][0] == b""
                 tree[path] = (None, *tree[path][1:])

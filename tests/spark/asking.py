@@ -1,4 +1,4 @@
-"""Queries asked of one DataFrame, over and over, and what a fresh DataFrame gives to the same ones."""
+"""Runs queries on one DataFrame again and again, and compares with the answers of a fresh DataFrame."""
 
 import random
 import sqlite3
@@ -13,21 +13,21 @@ from spark_source.reasons import reason_of
 from zk_layout.errors import LegacyConsumerError
 
 Ask: TypeAlias = Callable[[], list]
-"""Asks one frame for its rows, or one plan of a reader for a list of rows of each task."""
+"""Returns the rows of one frame, or for one plan of a reader a list of rows for each task."""
 
 Literals = Mapping[str, Sequence[str]]
-"""For each column, the key first, the values as SQL writes them with which a predicate may compare it."""
+"""{column: SQL literals with which a predicate may compare it}; the key column comes first."""
 
 
 class Asked:
-    """All frames that a test has asked. Each of them answers once more, when what stands behind it has changed."""
+    """All frames that a test has queried; queries each of them once more after the cluster has changed."""
 
     def __init__(self) -> None:
         self._asked: list[tuple[Callable[[], Ask], Ask]] = []
         self._changes: dict[Callable[[], None], None] = {}
 
     def __call__(self, load: Callable[[], Ask], change: Callable[[], None]) -> list:
-        """What a frame answers. load: makes a fresh one; change: what happens in the cluster before it is asked again,
+        """Return the rows of a frame. load: makes a fresh frame; change: changes the cluster before the second query,
         once for all frames of the test.
         """
         ask = load()
@@ -37,7 +37,7 @@ class Asked:
         return rows
 
     def once_more(self) -> None:
-        """Change the cluster, ask each frame again, and compare with a fresh one."""
+        """Change the cluster, query each frame again, and compare with a fresh one."""
         for change in self._changes:
             change()
         for load, ask in self._asked:
@@ -45,7 +45,7 @@ class Asked:
 
 
 def _outcome(ask: Ask) -> list[str]:
-    """Rows whatever their order, and whichever tasks read them."""
+    """Return all rows in sorted order, without their division into tasks; or the error's reason."""
     try:
         rows = [row for part in ask() for row in (part if isinstance(part, list) else [part])]
         return sorted(map(repr, rows))
@@ -54,7 +54,7 @@ def _outcome(ask: Ask) -> list[str]:
 
 
 class Asking:
-    """Asks one frame, as a view, while what stands behind it changes. Another engine says what is right."""
+    """Runs queries on one frame, as a view, while its cluster changes. SQLite computes the right answers."""
 
     def __init__(self, spark: SparkSession, frame: DataFrame, literals: Literals, seed: int) -> None:
         self._spark = spark
@@ -63,8 +63,8 @@ class Asking:
         frame.createOrReplaceTempView("asked")
 
     def differences(self, fresh: DataFrame, *queries: str) -> list[str]:
-        """The queries to which the frame has another answer than there is in the rows of a fresh one. Without any: a
-        random predicate, all rows after it, and one query that scans the frame in every way there is.
+        """Return the queries that the frame answers differently than SQLite does on the rows of a fresh frame. Default
+        queries: a random predicate, then all rows, then one query with every kind of scan.
         """
         queries = queries or (
             f"SELECT * FROM asked WHERE {self._predicate()}",
@@ -83,7 +83,7 @@ class Asking:
         return found
 
     def _every_scan(self) -> str:
-        """A union of filters, a self-join, an anti-join and a subquery."""
+        """Return a query with a union of filters, a self-join, an anti-join and a subquery."""
         key = f"`{next(iter(self._literals))}`"
         some = [self._predicate() for _ in range(6)]
         joined = f"SELECT partition FROM asked WHERE {some[3]}"

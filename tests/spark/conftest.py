@@ -20,7 +20,7 @@ from zk_layout.store import ZkStore
 ROOT = Path(__file__).parents[2]
 GOLDEN = ROOT / "tests" / "data" / "golden"
 QUICK_JVM = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData"
-"""For a JVM with little work in a short life."""
+"""Options of a JVM that runs for a short time and does little work."""
 
 
 def pytest_report_header():
@@ -28,11 +28,11 @@ def pytest_report_header():
 
 
 WITHOUT_REUSE = "--conf spark.python.worker.reuse=false pyspark-shell"
-"""As PYSPARK_SUBMIT_ARGS: each task has a Python worker of its own."""
+"""A value of PYSPARK_SUBMIT_ARGS: each task gets a Python worker of its own."""
 
 
 def child_environment(**variables: str) -> dict[str, str]:
-    """Of a program that imports this project, and the pyspark that this run uses, which PYTHONPATH may have named."""
+    """Return the environment of a program that imports this project and the pyspark of this run, also by PYTHONPATH."""
     paths = [str(ROOT), os.environ.get("PYTHONPATH", "")]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in paths if path), **variables}
 
@@ -71,7 +71,7 @@ def zookeeper():
 
 @pytest.fixture(scope="session")
 def cluster(zookeeper, tmp_path_factory):
-    """A broker with TLS and SASL listeners beside the plain one, which cleans compacted logs at once."""
+    """Run a broker with TLS and SASL listeners beside the plain one; it cleans compacted logs at once."""
     started = BrokerCluster("1.1.1", zookeeper, tmp_path_factory.mktemp("broker"))
     started.start()
     yield started
@@ -95,7 +95,7 @@ def store_of(connect: str) -> Iterator[ZkStore]:
 
 @pytest.fixture
 def tree(zookeeper):
-    """An empty tree of its own: .connect, .store, and put(path, text)."""
+    """Make an empty tree for one test alone: .connect, .store, and put(path, text)."""
     chroot = f"/tree-{uuid.uuid4().hex}"
     with store_of(zookeeper.connect) as root:
         root.ensure_path(chroot)
@@ -118,7 +118,7 @@ class Tree:
         self.put(f"/consumers/{group}/owners/{topic}/{partition}", owner)
 
     def load_golden(self, version: str) -> list[dict]:
-        """Everything that a Kafka of this version left; returns the recorded znodes."""
+        """Write all znodes that a Kafka of this version left. Returns: the recorded znodes."""
         znodes = json.loads((GOLDEN / f"kafka-{version}.json").read_text())["znodes"]
         for znode in sorted(znodes, key=lambda z: z["path"]):
             path, value = znode["path"], znode["value"]
@@ -129,7 +129,7 @@ class Tree:
 
 @pytest.fixture
 def ask():
-    """ask(load, change): the rows of a frame, which is asked again after the test, when the cluster has changed."""
+    """Yield ask(load, change), which returns the rows of a frame; after the test the frame is queried again."""
     from tests.spark.asking import Asked
 
     asked = Asked()
@@ -148,5 +148,5 @@ def scene(spark, kafka, tmp_path):
 @pytest.fixture
 def unused_port():
     with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))  # bound and not listening: who connects is refused
+        taken.bind(("127.0.0.1", 0))  # bound but not listening, so the system refuses connections
         yield taken.getsockname()[1]

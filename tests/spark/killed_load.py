@@ -1,6 +1,6 @@
-"""A load that is to be killed: killed_load.py FOLDER FILE OPTIONS-AS-JSON
+"""A load for a test to kill: killed_load.py FOLDER FILE OPTIONS-AS-JSON
 
-The task of partition 0 fails after some of its rows; repeated, it makes the file, and stands still.
+The task of partition 0 fails after some of its rows. Its second attempt creates FILE, and then hangs.
 """
 
 import json

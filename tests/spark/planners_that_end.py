@@ -1,7 +1,7 @@
-"""Workers that plan streams and are ended as Spark ends them: SIGTERM, and once more while they leave.
+"""Workers that plan streams, and that end as Spark ends them: by SIGTERM, and a second SIGTERM while they leave.
 
-python planners_that_end.py OPTIONS [GROUP...]: one worker after the other, each with a group of its own; the second
-signal comes at the first line of the reader's stop, at the second, and so on. Prints these places, one a line.
+python planners_that_end.py OPTIONS [GROUP...] runs one worker for each group. The second signal comes at the first line
+of the reader's stop for the first worker, at the second line for the next one, and so on. Prints each line's place.
 """
 
 import atexit
@@ -20,7 +20,7 @@ OURS = tuple(f"{ROOT}/{package}/" for package in ("spark_source", "legacy_consum
 
 
 class SecondSignal:
-    """A trace function that sends SIGTERM at one line of this project's code."""
+    """A trace function that sends SIGTERM at the at-th line of this project's code."""
 
     def __init__(self, at):
         self.left = at
@@ -51,7 +51,7 @@ def plan_until_the_end(options, moment):
 def main():
     options = json.loads(sys.argv[1])
     for moment, group in enumerate(sys.argv[2:], 1):
-        # forked, for it is the imports that take time; nothing has started a thread yet
+        # by fork, because the imports take time; the process has no other thread yet
         pid = os.fork()
         if pid == 0:
             try:

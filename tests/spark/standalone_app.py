@@ -1,8 +1,8 @@
-"""An application for spark-submit --py-files, whose Python finds this project in that file alone.
+"""An application for spark-submit --py-files; its Python finds this project only in that file.
 
     standalone_app.py FOLDER TOLD-AS-JSON
 
-Prints what each step came to as one line of JSON.
+Prints the result of each step as one line of JSON.
 """
 
 import json
@@ -26,7 +26,7 @@ SECRETS = {
     "ssl.key.password": "key-secret",
     "sasl.oauthbearer.client.secret": "oauth-secret",
 }
-"""Only the first one has an effect on these servers."""
+"""{option: secret}. Only the first option has an effect with these servers."""
 
 
 def parent_of(pid: int) -> int:
@@ -39,13 +39,13 @@ def where_it_is(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def with_executor(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """A column more: Python workers are children of one process for each executor."""
+    """Append a column with the parent process of the Python worker, of which each executor has one."""
     for batch in batches:
         yield batch.append_column("executor", pa.array([os.getppid()] * batch.num_rows, pa.int64()))
 
 
 class Steps:
-    """What the application does, in this order."""
+    """The steps of the application, in this order."""
 
     def __init__(self, spark: SparkSession, folder: Path, told: dict) -> None:
         self.spark = spark
@@ -56,7 +56,7 @@ class Steps:
         self.left = self.messages()
 
     def messages(self, **options: str) -> DataFrame:
-        """Those that the group has not read, unless it is said otherwise."""
+        """Return a frame of the messages that the group has not read, unless the options say otherwise."""
         given = {**self.cluster, "topics": self.topic, "group.id": self.group, "fetcher": "librdkafka", **options}
         return self.spark.read.format("zk_messages").options(**given).schema("partition int, offset bigint").load()
 
@@ -64,7 +64,7 @@ class Steps:
         return self.spark.read.format("zk_offsets").options(**self.cluster, groups=groups, **options).load()
 
     def stream(self, form: str, **options: str) -> DataFrame:
-        """What a stream that ends with what is there has written."""
+        """Run a stream over the present data. Returns: a frame of what it wrote."""
         reader = self.spark.readStream.format(form).options(**self.cluster, **options)
         place = {"path": str(self.folder / form), "checkpointLocation": str(self.folder / f"{form}-checkpoint")}
         writer = reader.load().writeStream.format("parquet").options(**place)
@@ -90,7 +90,7 @@ class Steps:
         return sorted_rows(self.left)
 
     def refused(self) -> list:
-        """What both formats say to a wrong password."""
+        """Return the errors of both formats for a wrong password."""
         wrong = {**self.security["sasl"], "sasl.password": "wrong"}
         complaints = []
         for frame in (self.messages(**wrong), self.groups(self.group, **wrong)):
@@ -127,7 +127,7 @@ class Steps:
         return sorted_rows(self.left)
 
     def left_when_put_back(self) -> list:
-        """Of the frame of before, and of a fresh one."""
+        """Set the group's offsets back. Returns: the unread messages by the earlier frame, and by a fresh one."""
         back = self.spark.range(2).selectExpr(
             f"'{self.group}' as group", f"'{self.topic}' as topic", "cast(id as int) as partition", "id + 3 as offset",
         )  # fmt: skip

@@ -1,7 +1,7 @@
-"""Streams of which much becomes in a short time, on a cluster: topics, a group and options that a seed draws.
+"""Random stories of streams on a real cluster, with many events in a short time; a seed draws topics and options.
 
-The promises are those of tests/simulation/stream_world.py: nothing is committed ahead of the sink, no row is lost or
-comes twice, and a query that is started again gets on.
+They check the promises of tests/simulation/stream_world.py: the query commits nothing ahead of the sink, no row is lost
+or comes twice, and a restarted query goes on.
 """
 
 import random
@@ -10,11 +10,11 @@ from collections import Counter
 from legacy_consumer.fetching.librdkafka import Record
 
 ROWS = 12
-"""About so many become of a partition at a time."""
+"""About the number of rows that a partition gains at a time."""
 POINTS = ("in a task", "running", "stopped", "in the sink", "killed")
-"""When something can happen, in this order."""
+"""The points of a story at which something can happen, in this order."""
 STANDS = ("before the sink", "in the sink", "after the sink")
-"""Where a driver is killed."""
+"""The places in a batch at which a driver is killed."""
 
 
 class Story:
@@ -42,7 +42,7 @@ class Story:
             self._grow(topic, partition, self._random.randrange(ROWS // 2, ROWS))
 
     def told(self, stands=None, *, ends_by_itself=False):
-        """What the application starts a query with. stands: where it stands still in one of its first batches."""
+        """Return what the application needs to start a query. stands: where it hangs in one of its first batches."""
         options = {
             "zookeeper.connect": self._cluster.kafka.zookeeper_connect,
             "whitelist": f"{self.group}-.*",
@@ -50,7 +50,7 @@ class Story:
             "maxOffsetsPerTrigger": str(max(1, len(self._missing(self._ends)) // 2)),
             "claimOwnership": self._random.choice(("true", "false")),
             "failOnDataLoss": "false",
-            "fetcher": "librdkafka",  # quick to load
+            "fetcher": "librdkafka",  # it loads quickly
         }
         where = self._stands if stands == "in the sink" else stands
         in_batch = self._random.randrange(2)
@@ -85,12 +85,12 @@ class Story:
         self._cluster.produce(topic, [Record(None, row.encode(), partition) for row in rows])
 
     def in_sink(self):
-        """Return how often each row is there."""
+        """Return how often the sink holds each row."""
         batches = [path.read_text() for path in self._folder.glob("out/[0-9]*")]
         return Counter(row for batch in batches for row in batch.splitlines())
 
     def _missing(self, bounds):
-        """Of the rows up to these offsets, those that are not in the sink. Raises: AssertionError if one is twice."""
+        """Return the rows up to these offsets that the sink lacks. Raises: AssertionError if it holds a row twice."""
         sink = self.in_sink()
         assert [row for row, times in sink.items() if times > 1] == []
         return [
@@ -104,16 +104,16 @@ class Story:
         return self._missing(self._ends) == []
 
     def check(self):
-        """That each row comes once, and that all rows that are committed are in the sink."""
+        """Check that no row comes twice, and that all committed rows are in the sink."""
         assert self._missing(self.committed()) == []
 
     def check_all(self):
-        """That in the end everything is read, and committed."""
+        """Check that in the end the stream has read and committed everything."""
         assert self._missing(self._ends) == []
         assert self.committed() == self._ends
 
     def committed(self):
-        """Return where the group stands in the topics that there are now."""
+        """Return the group's committed offsets in the present topics, without those of earlier topics."""
         store = self._cluster.store
         found = {}
         for topic, partition in self._ends:

@@ -1,8 +1,8 @@
-"""An application for spark-submit whose streams stand still where they are told to: story_app.py FOLDER
+"""An application for spark-submit whose streams hang at given places: story_app.py FOLDER
 
-For each round it waits for FOLDER/N/round.json, starts the queries that are named there, all at once, and writes how
-they ended to FOLDER/N/ended.json. The sink is idempotent: a batch is a file named after its number, which a repeated
-batch overwrites.
+For each round it waits for FOLDER/N/round.json, starts all queries named there at once, and writes how they ended to
+FOLDER/N/ended.json. The sink is idempotent: a batch is a file named after its number, and a repeated batch overwrites
+it.
 """
 
 import json
@@ -25,14 +25,15 @@ from spark_source import register
 WAIT_S = 150
 ROUND, ENDED, STOP, RELEASED = "round.json", "ended.json", "stop", "released"
 TASK, DRIVER = "task-", "driver-"
-"""Of the files that say where something stands still."""
+"""Prefixes of the files that report a hanging task or driver."""
 COLUMNS = "value string"
 NOT_IN_TIME = "Python worker failed to connect back"
-"""Spark gives the worker that plans a stream 10 s to start; on a busy machine the query is started again."""
+"""Spark's error if the worker that plans a stream takes longer than 10 s to start, as on a busy machine; then the
+query starts again."""
 
 
 def put(path: Path, text: str) -> None:
-    """The whole file at once, whatever it was before."""
+    """Write or replace a file atomically."""
     part = path.with_name(f".{path.name}")
     part.write_text(text)
     part.rename(path)
@@ -43,9 +44,9 @@ def await_file(path: Path) -> None:
 
 
 def standing_still(folder: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Each task that begins before the release names its executor in a file, and waits for the release.
+    """Return a function for mapInArrow in which a task writes its executor into a file, and hangs until the release.
 
-    This holds for each attempt of a task: on a busy machine the Python worker of the first may not start in time.
+    So does each attempt of a task: on a busy machine the Python worker of the first attempt may not start in time.
     """
 
     def wait(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -60,7 +61,7 @@ def standing_still(folder: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator
 
 
 def start(spark: SparkSession, own: Path, place: Path, told: dict) -> StreamingQuery:
-    """own: of the query; place: of the round."""
+    """Start a query. own: the query's folder; place: the round's folder."""
     numbers = count()
 
     def write(batch: DataFrame, number: int) -> None:

@@ -1,4 +1,4 @@
-"""A topic and a group of their own, and queries of zk_messages in a real Spark that read the one for the other."""
+"""A topic and a group for one test alone, and queries of zk_messages in a real Spark that read the topic."""
 
 import uuid
 
@@ -14,7 +14,7 @@ WAIT_S = 90.0
 
 
 class Scene:
-    """One topic and one group of their own, and a folder for the query's output and checkpoint."""
+    """A topic, a group, and a folder for the query's output and checkpoint."""
 
     def __init__(self, spark, kafka, store, folder):
         self.spark = spark
@@ -76,11 +76,11 @@ class Scene:
         return (writer.trigger(availableNow=True) if once else writer).start()
 
     def run(self, **options):
-        """Read what is there now; the query when it has ended."""
+        """Run a query over the present data. Returns: the query, once it has ended."""
         return run_to_its_end(lambda: self.start(**options))
 
     def elsewhere(self):
-        """The same group and topic, another checkpoint and output."""
+        """Return a scene with the same group and topic, and with another checkpoint and output."""
         other = Scene.__new__(Scene)
         other.__dict__.update(self.__dict__, folder=self.folder / "other")
         return other
@@ -91,7 +91,7 @@ class Scene:
 
 
 def run_to_its_end(start):
-    """Start a query that ends by itself, and start it again if Spark gave its Python worker no time to start."""
+    """Run a query that ends by itself; again if its Python worker did not start within Spark's time limit."""
     while True:
         query = start()
         try:

@@ -1,4 +1,4 @@
-"""One DataFrame asked again and again, while the cluster changes: each answer is that of a fresh DataFrame."""
+"""Queries on one DataFrame while the cluster changes: each answer is that of a fresh DataFrame."""
 
 import json
 
@@ -16,7 +16,7 @@ from zk_layout.model import TopicPartition
 
 SEED = 17
 
-pytestmark = pytest.mark.timeout(400)  # the first to ask starts Spark, the servers and the decoder
+pytestmark = pytest.mark.timeout(400)  # the first test starts Spark, the servers and the decoder
 
 
 def test_one_frame_of_offsets_answers_each_query_as_a_fresh_one_does(spark, tree):
@@ -31,7 +31,7 @@ def test_one_frame_of_offsets_answers_each_query_as_a_fresh_one_does(spark, tree
     literals = {"group": [f"'g{n}'" for n in (1, 3, 4, 5)], "partition": ["0", "1", "2"]}
     asking = Asking(spark, load(), literals, SEED)
     assert asking.differences(load(), "SELECT * FROM asked") == []
-    # one that sorts before all others, one that lies where the tasks meet, one behind all; one less
+    # a new group that sorts before all others, one where two tasks meet, one behind all; and one group goes
     for group in ("g0", "g4", "g7"):
         tree.commit(group, "t", 2, 7)
     tree.store.set_data("/consumers/g3/offsets/t/1", b"70")
@@ -104,14 +104,14 @@ def test_each_read_of_one_plan_finds_where_to_begin_and_to_end(kafka, most):
         new = [(1, 0), (1, 1)]
         found = {"all": of_0(0, 13) + new, "left": of_0(2, 13) + new, "done": of_0(0, 2), "fixed": of_0(3, 9)}
         assert {name: read() for name, read in plans.items()} == found
-        # retention takes the first task's share and some of the next one's; the group stands behind it by now
+        # retention deletes the first task's range and a part of the next one's; the group is behind both by now
         tree.store.set_data(f"/consumers/{topic}/offsets/{topic}/0", b"11")
         delete_records(kafka.bootstrap_servers, TopicPartition(topic, 0), 6)
         found = {"left": of_0(11, 13) + new}
         if most == "100":
             found |= {"all": of_0(6, 13) + new, "done": of_0(6, 11)}
         else:
-            # who reads the second piece cannot know whether the first one was read before retention took some of both
+            # a task cannot know whether the task before it read its piece before retention deleted a part of both
             with pytest.raises(
                 DataLossError, match=f"{topic}/0: [0-9] offsets from [0-9] on are gone, the log holds 6 to 13"
             ):

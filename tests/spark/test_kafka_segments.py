@@ -17,7 +17,7 @@ FORMATS = {"format-0": ("0.9.0", "snappy"), "format-1": ("0.10.2", "gzip"), "for
 
 @pytest.fixture(scope="module")
 def copied(kafka, tmp_path_factory):
-    """Three topics, one in each format of messages, compressed and not, in several segments; copied as files."""
+    """Fill a topic in each format of messages, compressed and not, in several segments, and copy the log's files."""
     for topic, (version, codec) in FORMATS.items():
         config = {"message.format.version": version, "segment.bytes": "20000"}
         kafka.create_topic(topic, partitions=2, config=config)

@@ -1,4 +1,4 @@
-"""The example that keeps its offsets beside its output: each message stands in one file, whatever fails."""
+"""The example that keeps its offsets beside its output: each message is in exactly one file, whatever fails."""
 
 import json
 import os
@@ -27,7 +27,7 @@ def example():
 
 
 def batches(*offsets):
-    """Of t/0, one row each."""
+    """Yield a batch of one row of t/0 for each offset."""
     for offset in offsets:
         yield pa.RecordBatch.from_pydict({"topic": ["t"], "partition": [0], "offset": [offset]})
 
@@ -43,7 +43,7 @@ def test_a_task_that_is_repeated_after_its_file_was_there_writes_nothing_more(ex
     ]
     files = files_in(tmp_path)
     assert files == [f"{5:020}.parquet"]
-    # also one of a later run that began at the same offset, and saw more
+    # also a task of a later run that begins at the same offset, and ends further on
     for repeated in (write, example.writer(tmp_path, {"t": {"0": 5}}, {"t": {"0": 12}})):
         assert list(repeated(batches(5, 7, 10))) == []
     assert files_in(tmp_path) == files
@@ -62,7 +62,7 @@ def test_a_task_that_fails_leaves_nothing(example, tmp_path):
 
 
 class Reads:
-    """In the place of Spark: notes the options of a read, which yields no row."""
+    """Stands for a Spark session: records the options of a read, which yields no row."""
 
     def __init__(self):
         self.given = {}
@@ -87,7 +87,7 @@ class Reads:
 
 def test_a_run_beside_another_one_that_loads_further_reads_up_to_the_end_that_it_found(example, tmp_path, monkeypatch):
     def found(_):
-        # the other run looks and loads right behind
+        # the other run finds its bounds and loads right after ours has found its own
         list(example.writer(tmp_path, {"t": {"0": 5}}, {"t": {"0": 12}})(batches(5, 7, 10)))
         return BatchOffsets({"t": {"0": 5}}, {"t": {"0": 9}})
 
@@ -157,7 +157,7 @@ def test_a_load_whose_task_fails_and_whose_driver_is_killed_has_each_message_onc
     spark, kafka, example, tmp_path
 ):
     topic = topic_of(kafka, 20, 10)
-    # the fetcher that is quick to load
+    # librdkafka loads quickly
     options = {"zookeeper.connect": kafka.zookeeper_connect, "topics": topic, "fetcher": "librdkafka"}
     table, half = tmp_path / "table", tmp_path / "half-written"
     environment = child_environment(TMPDIR=str(tmp_path), PYSPARK_SUBMIT_ARGS=WITHOUT_REUSE)
@@ -176,7 +176,7 @@ def test_a_load_whose_task_fails_and_whose_driver_is_killed_has_each_message_onc
         eventually(lambda: driver.poll() is not None or all(path.exists() for path in there), 300)
         assert driver.poll() is None, (tmp_path / "driver.log").read_text()
     finally:
-        os.killpg(driver.pid, signal.SIGKILL)  # its JVM and its Python workers, too
+        os.killpg(driver.pid, signal.SIGKILL)  # the driver's JVM and Python workers, too
         driver.wait()
     assert example.reached(table) == {topic: {"1": 10}}
     produce(kafka, topic, 0, 5)

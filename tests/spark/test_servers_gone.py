@@ -1,4 +1,4 @@
-"""ZooKeeper or brokers that are gone while a query is planned, read or written: told in time, and nothing half done."""
+"""ZooKeeper or brokers are gone while a query plans, reads or writes: it fails in time, with nothing half done."""
 
 import pytest
 
@@ -15,7 +15,7 @@ from tests.support.tcp_proxy import TcpProxy
 from tests.support.waiting import eventually
 from zk_layout.errors import ConnectionLostError, ConnectTimeoutError
 
-# who hangs is found by this
+# ends a test that hangs
 pytestmark = pytest.mark.timeout(100)
 
 SOON = {"zookeeper.connection.timeout.ms": "700", "zookeeper.session.timeout.ms": "4000", "socket.timeout.ms": "1000"}
@@ -32,7 +32,7 @@ def proxy(zookeeper):
 
 @pytest.fixture
 def through(tree, proxy):
-    """The tree, as it is reached through the proxy."""
+    """Return the address of the tree through the proxy."""
     return f"127.0.0.1:{proxy.port}/{tree.connect.partition('/')[2]}"
 
 
@@ -46,7 +46,7 @@ def test_a_task_without_zookeeper_fails_in_time_and_reads_everything_when_it_is_
     for group in ("a", "b"):
         tree.commit(group, "t", 0, 5)
     reader = offsets_reader(through)
-    # what is to fail soon may also fail on a busy machine when it should not: then it is tried again, as Spark does
+    # with short time limits a call may also fail on a busy machine; then the test tries again, as Spark does
     [task] = eventually(reader.partitions)
     getattr(proxy, way)()
     with pytest.raises((ConnectTimeoutError, ConnectionLostError)):
@@ -83,7 +83,7 @@ def test_brokers_that_are_registered_and_do_not_answer_end_the_plan_in_time(tree
     registration = f'{{"jmx_port":-1,"timestamp":"1","host":"127.0.0.1","version":1,"port":{unused_port}}}'
     tree.put("/brokers/ids/0", registration)
     tree.put("/brokers/topics/t", '{"version":1,"partitions":{"0":[0]}}')
-    # ZooKeeper is there, and may take its time
+    # ZooKeeper is reachable, and may be slow
     given = {**SOON, "zookeeper.connection.timeout.ms": "20000"}
     reader = ZkMessagesReader(parse_message_options({"zookeeper.connect": tree.connect, "topics": "t", **given}), ())
     with pytest.raises(BrokersUnavailableError):

@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.slow]
 
 
 def run(folder: Path, *arguments: str):
-    """The command in a folder of its own; returns it and what it left in the folder."""
+    """Run the command in the folder. Returns: (the finished process, the files that it left)."""
     command = [sys.executable, "-m", "spark_source", *arguments]
     done = subprocess.run(command, cwd=folder, env=child_environment(), capture_output=True, text=True, timeout=240)
     return done, sorted(path.name for path in folder.iterdir())
@@ -62,7 +62,7 @@ def test_a_command_that_is_ended_takes_its_spark_with_it(tree, tmp_path):
     command = [sys.executable, "-m", "spark_source", "--zookeeper", tree.connect, "--group", "g"]
     env = child_environment(TMPDIR=str(folder))
     child = subprocess.Popen(command, cwd=tmp_path, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    # Spark has made its own folder beside its log: it runs
+    # once Spark has made its own folder beside its log, it runs
     wait_for(lambda: any(folder.glob("spark-*/blockmgr-*")), 120, lambda: AssertionError("no Spark after 120 s"))
     child.send_signal(signal.SIGTERM)
     out, _ = child.communicate(timeout=60)

@@ -1,4 +1,4 @@
-"""The examples."""
+"""The examples of spark_source."""
 
 import importlib.util
 import subprocess
@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.timeout(400)]
 
 
 def run(folder: Path, *command: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """A program of its own, whose temporary files lie in the folder."""
+    """Run a Python program to its end, with its temporary files in the folder."""
     temporary = folder / "tmp"
     temporary.mkdir(exist_ok=True)
     env = child_environment(TMPDIR=str(temporary), **environment)
@@ -45,7 +45,7 @@ def test_a_stream_takes_a_group_over_and_hands_it_back(spark, kafka, tmp_path, c
 
 
 def test_a_stream_joins_two_topics_also_over_a_stop(spark, kafka, tmp_path):
-    # of 200 payments 15 have their orders on the other side of the stop
+    # 15 of the 200 payments and their orders come on different sides of the stop
     assert example("join_streams").join_twice(spark, kafka, tmp_path, 400) == (85, 200)
 
 
@@ -70,7 +70,7 @@ def test_a_lag_history_is_kept_and_drawn(spark, kafka, tmp_path, lag_history):
 
 
 class Watched:
-    """In the place of Spark: a query that reports its progress, once for each second of waiting."""
+    """Stands for Spark: a query that reports its progress once for each second of waiting."""
 
     def __init__(self, *reports):
         self._left = list(reports)

@@ -1,4 +1,4 @@
-"""Both formats under the settings of Spark SQL that users change, and in its statements."""
+"""Both formats with settings of Spark SQL that users change, and in SQL statements."""
 
 import os
 import uuid
@@ -14,7 +14,7 @@ from tests.spark.asking import Asked
 from tests.spark.conftest import Tree, store_of
 from tests.spark.stream_scene import run_to_its_end
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(400)]  # the first to ask starts Spark, the servers and the decoder
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(400)]  # the first test starts Spark, the servers and the decoder
 
 START_MS = 1_700_000_000_001
 COUNT = 3
@@ -43,7 +43,7 @@ WITHOUT_REUSE = {"spark.python.worker.reuse": "false"}
 
 @pytest.fixture(scope="module")
 def told(kafka):
-    """Messages of one partition, offsets of a group in it; what each format has to give, times in ms."""
+    """Make messages of one partition and offsets of a group. Returns: the rows due from each format, times in ms."""
     topic = f"t-{uuid.uuid4().hex[:8]}"
     kafka.create_topic(topic, partitions=1)
     with store_of(kafka.zookeeper_connect) as store:
@@ -87,7 +87,7 @@ class Told:
 
 @contextmanager
 def changed(spark, settings):
-    # what concerns workers is asked anew for each task, though users set it once for all
+    # Spark reads the settings of workers anew for each task, although users set them once
     confs = {name: spark.conf if name.startswith("spark.sql") else _conf_of_workers(spark) for name in settings}
     before = {name: conf.get(name) for name, conf in confs.items()}
     try:
@@ -104,7 +104,7 @@ def _conf_of_workers(spark):
 
 
 def with_worker(batches):
-    """A column more: the process in which the task runs."""
+    """Append a column with the process id of the task."""
     for batch in batches:
         yield batch.append_column("worker", pa.array([os.getpid()] * batch.num_rows, pa.int64()))
 

@@ -1,6 +1,6 @@
-"""A real standalone cluster, a master and two workers, to which an application brings this project by --py-files.
+"""A real standalone cluster, a master and two workers; applications bring this project by --py-files.
 
-Its executors are processes of their own: both formats, batch and stream, with TLS, SASL and a guarded ZooKeeper.
+Its executors are processes of their own. The tests run both formats, batch and stream, with TLS, SASL and ACLs.
 """
 
 import json
@@ -33,7 +33,7 @@ PACKAGES = ("zk_layout", "rebalance", "legacy_consumer", "spark_source")
 
 
 class Standalone:
-    """The cluster, and applications that it runs. Their Python has all packages of this one, but this project only by
+    """The cluster and its applications. Their Python has all packages of this one; it gets this project only by
     --py-files.
     """
 
@@ -44,7 +44,7 @@ class Standalone:
         self._project = self._py_files()
 
     def _home(self):
-        """Spark's own folder by links: the workers leave their files there, and not in the installed one."""
+        """Return a folder with links to Spark's, so that workers do not leave files in the installed package."""
         home = self.folder / "spark-home"
         home.mkdir()
         for part in Path(pyspark.__file__).parent.iterdir():
@@ -64,7 +64,7 @@ class Standalone:
         return python
 
     def _py_files(self):
-        """The project as one file, laid out as a wheel is."""
+        """Write the project as one zip file with the layout of a wheel."""
         file = self.folder / "legacy_consumer.zip"
         with zipfile.ZipFile(file, "w") as archive:
             for package in PACKAGES:
@@ -74,8 +74,8 @@ class Standalone:
         return str(file)
 
     def application(self, module, folder, *arguments, **settings):
-        """The command and the keywords with which a process runs it, in a folder of its own. settings: with _ for ."""
-        # what a killed process leaves behind goes with the folder
+        """Return (command, keywords of Popen) to run an application in this folder. settings: names with _ for ."""
+        # temporary files of a killed process go with the folder
         jvm = f"{QUICK_JVM} -Djava.io.tmpdir={folder}"
         given = {
             "spark.driver.host": "127.0.0.1",
@@ -108,7 +108,7 @@ def shared_cluster(tmp_path_factory):
 
 @pytest.fixture
 def standalone(shared_cluster):
-    """With two workers, whatever became of one in the test before."""
+    """Return the cluster with two workers, also if the test before ended one."""
     shared_cluster.spark.have_workers(2)
     return shared_cluster
 
@@ -169,13 +169,13 @@ def test_a_package_of_py_files_reads_streams_and_writes_and_logs_no_secret(clust
     path = f"/consumers/{group}/offsets/{topic}"
     with store_of(connect) as store:
         assert [store.get_data(f"{path}/{partition}").data for partition in (0, 1)] == [b"3", b"4"]
-        # the stream was the first to write there
+        # the stream created this znode, with its ACL
         with pytest.raises(NotPermittedError):
             store.set_data(f"{path}/1", b"0")
 
 
 class Rounds:
-    """What an application does that lives through stories, told and looked at by files."""
+    """Controls an application that runs stories; files carry the orders and the reports."""
 
     def __init__(self, standalone, folder, stories):
         self._standalone = standalone
@@ -187,7 +187,7 @@ class Rounds:
 
     @contextmanager
     def driver(self):
-        """An application, which is killed in the end."""
+        """Run an application, and kill it at the end."""
         command, process = self._standalone.application(story_app, self._folder)
         with (self._folder / "driver.log").open("wb") as log:
             self._application = subprocess.Popen(
@@ -196,7 +196,7 @@ class Rounds:
             try:
                 yield
             finally:
-                os.killpg(self._application.pid, signal.SIGKILL)  # its JVM, too
+                os.killpg(self._application.pid, signal.SIGKILL)  # the driver's JVM, too
                 self._application.wait()
 
     def begin(self, **told):
@@ -208,7 +208,7 @@ class Rounds:
         )
 
     def wait(self, condition):
-        """Until it holds for each story."""
+        """Wait until the condition holds for each story."""
         ended = self._place / story_app.ENDED
         log = self._folder / "driver.log"
         try:
@@ -270,7 +270,7 @@ def test_each_row_comes_once_and_before_its_commit_although_topics_workers_and_d
         happen("in the sink")
     happen("killed")
     with rounds.driver():
-        # nobody can take a group over before the session of the dead driver is over
+        # no query can claim a group before the session of the killed driver ends
         eventually(lambda: all(story.has_left() for story in stories), WAIT_S)
         rounds.begin(ends_by_itself=True)
         rounds.end()

@@ -13,7 +13,7 @@ VERSION = "1.1.1"
 
 @pytest.fixture
 def join(scene, programs):
-    """Starts members of the scene's group."""
+    """Yield a function that starts members of the scene's group."""
     members = []
 
     def start(kind, **properties):
@@ -58,7 +58,7 @@ def test_a_console_consumer_that_joins_gets_nothing_until_the_query_has_stopped(
     try:
         eventually(lambda: scene.committed() == {"0": 5, "1": 5}, WAIT_S)
         beside = join(ConsoleConsumer, rebalance_max_retries=3)
-        # it sees the owner znodes, tries as often as it may, and gives up
+        # the console consumer finds the query's owner znodes, uses up its tries, and gives up
         assert beside.await_end() != 0
         assert "can't rebalance after 3 retries" in beside.log_text()
         scene.produce(0, 3)

@@ -1,4 +1,4 @@
-"""The rows that are read and the losses that are reported when logs have gaps, are cut, vanish or are made again."""
+"""The rows that a query reads and the losses that it reports when logs have gaps, are cut, vanish or are replaced."""
 
 import logging
 
@@ -37,8 +37,8 @@ def read(reader, tasks):
 
 @pytest.fixture
 def ask_all(cluster, ask):
-    """What the tasks of one plan read; they read again when there is a message more, and have to read what a fresh
-    plan would.
+    """Return a function that gives the rows of the tasks of one plan. After the test, with one more message, the tasks
+    read again, and have to read the same as those of a fresh plan.
     """
 
     def rows(topic, change=None, **options):
@@ -58,7 +58,7 @@ def offsets(rows):
 
 @pytest.fixture
 def topic(cluster):
-    """One partition with 30 messages, each naming its offset."""
+    """Make a topic of one partition with 30 messages, whose values are their offsets."""
     name = cluster.new_topic()
     cluster.produce(name, [Record(None, b"%d" % n, 0) for n in range(30)])
     return name
@@ -88,7 +88,7 @@ def test_tasks_go_over_the_gaps_that_compaction_leaves(cluster, ask_all):
                 written[offset] = (b"k%d" % (offset % 7), b"%d" % offset)
                 records.append(Record(*written[offset], 0))
             cluster.produce(topic, records)
-        # the broker's cleaner has been over all that it goes over
+        # wait until the broker's cleaner has passed everything up to the active segment
         eventually(lambda: cluster.cleaned_up_to(topic) == cluster.active_segment(topic) > 200)
 
     def produce_more():
@@ -124,7 +124,7 @@ def test_messages_deleted_before_the_plan_are_named_exactly_or_skipped(cluster, 
 
 @by_both_fetchers
 def test_messages_deleted_between_plan_and_task_are_named_exactly_or_skipped(cluster, topic, fetcher, caplog):
-    # the broker says so at once: whoever waited for messages would wait longer than a test may last
+    # the broker reports the loss at once; a wait for messages would be longer than a test may last
     given = {"fetcher": fetcher, "maxRecordsPerPartition": "10", "fetchTimeoutMs": "900000"}
     strict, lenient = (batch_of(cluster, topic, failOnDataLoss=fail, **given) for fail in ("true", "false"))
     tasks = strict.partitions()
@@ -139,11 +139,11 @@ def test_messages_deleted_between_plan_and_task_are_named_exactly_or_skipped(clu
     ]
 
 
-# --- a log that is another one under a stream
+# --- a log that is replaced while a stream reads it
 
 
 class Query:
-    """A stream as Spark drives it: batch after batch, each planned, read and done with."""
+    """Drives a stream as Spark does: plans, reads and ends one batch after another."""
 
     def __init__(self, cluster, topic, done=NOT_BEGUN, **options):
         self.options = options_of(cluster, topic, **options)
@@ -191,7 +191,7 @@ def test_a_topic_that_is_created_again_is_another_one_though_it_is_longer(cluste
         query.carry_out(end)
     assert f"lost: {topic}/0: {again}: 5 offsets from 20 on, and what came later, were not read" in caplog.text
     query.reader.stop()
-    # started again, it knows by its checkpoint
+    # a restarted query recognises the other topic by its checkpoint
     strict = start(topic, done=from_json(query.done))
     with pytest.raises(DataLossError, match=f"{again}: whatever it had from 25 on was not read; the batch before may "):
         strict.plan()

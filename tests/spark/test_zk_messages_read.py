@@ -30,7 +30,7 @@ START_MS = 1_700_000_000_000
 
 
 class Topic:
-    """A topic, and what zk_messages reads of it; each frame is asked again when the topic has grown."""
+    """A topic, and reads of zk_messages of it; each frame is queried again after the topic has grown."""
 
     def __init__(self, kafka, ask, partitions, records, name, settings):
         self.kafka = kafka
@@ -46,19 +46,19 @@ class Topic:
         produce_all(self.name, records, self._settings)
 
     def commit(self, partition, offset):
-        """As the topic's own group."""
+        """Commit an offset of the topic's own group."""
         with store_of(self.kafka.zookeeper_connect) as store:
             path = f"/consumers/{self.group}/offsets/{self.name}/{partition}"
             store.ensure_path(path)
             store.set_data(path, b"%d" % offset)
 
     def grow(self):
-        """A message more in each partition, and the group stands there in the first one."""
+        """Produce one more message to each partition, and commit offset 1 in the first one."""
         self.produce([Record(None, b"later", partition, START_MS) for partition in range(self.partitions)])
         self.commit(0, 1)
 
     def at(self, *offsets):
-        """As startingOffsets and endingOffsets say it."""
+        """Return these offsets in the form of startingOffsets and endingOffsets."""
         return json.dumps({self.name: dict(enumerate(offsets))})
 
     def given(self, **options):
@@ -66,7 +66,7 @@ class Topic:
         return {"zookeeper.connect": self.kafka.zookeeper_connect, **choice, **options}
 
     def collected(self, spark, schema=None, where="true", select="*", **options):
-        """Of a frame in Spark. Not in order: what was sorted once Spark does not read again."""
+        """Return the rows of a frame in Spark, not sorted, because Spark would not read sorted rows a second time."""
 
         def load():
             reader = spark.read.format("zk_messages").options(**self.given(**options))
@@ -80,7 +80,7 @@ class Topic:
         return ZkMessagesReader(parse_message_options(self.given(**options)), wanted)
 
     def rows(self, *columns, **options):
-        """Of each task, planned and read here, by the way that Spark goes: everything is pickled in between."""
+        """Return the rows of each task, planned and read in this process; all is pickled in between, as by Spark."""
 
         def load():
             reader = pickle.dumps(self.reader(*columns, **options))
@@ -92,7 +92,7 @@ class Topic:
         return self._ask(load, self.grow)
 
     def offsets(self, **options):
-        """{partition: its offsets in the order they came}"""
+        """Return {partition: its offsets in the order of the rows}."""
         found = {}
         for rows in self.rows("partition", "offset", **options):
             for row in rows:
@@ -100,7 +100,7 @@ class Topic:
         return found
 
     def reason(self, **options):
-        """Return why it is not planned."""
+        """Return the text of the error that refuses the plan."""
         with pytest.raises(LegacyConsumerError) as caught:
             self.reader("value", **options).partitions()
         assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
@@ -117,8 +117,8 @@ def new_topic(kafka, ask):
 
 @pytest.fixture
 def flights(new_topic):
-    """Partition 0 has 30 messages, 1 has 10, 2 has none; each says partition:offset, a second apart. The group has
-    committed 12 in partition 0, and nothing else.
+    """Make a topic: partition 0 has 30 messages, 1 has 10, 2 has none. Values are partition:offset; timestamps are a
+    second apart. The group has committed 12 in partition 0, and nothing else.
     """
     topic = new_topic(
         3,
@@ -193,13 +193,13 @@ def test_times_that_python_has_no_room_for_are_read_as_numbers(spark, new_topic,
     year_10000, micros, nanos = 253_402_300_800_000, START_MS * 1000, START_MS * 1_000_000
     topic = new_topic(1, [Record(None, b"x", 0, ms) for ms in (START_MS, year_10000, micros, nanos)])
     rows = topic.collected(spark, select="struct(offset, unix_millis(timestamp)) as told", fetcher=fetcher)
-    # Spark itself has no room for the last one
+    # Spark's timestamps cannot hold the last one
     assert sorted(tuple(row["told"]) for row in rows) == [(0, START_MS), (1, year_10000), (2, micros), (3, None)]
     with pytest.raises(OverflowError):
         topic.rows("timestamp", fetcher=fetcher)
 
 
-# --- where it begins and ends
+# --- the bounds of a read
 
 
 @pytest.mark.parametrize(
@@ -276,7 +276,7 @@ def test_a_range_ends_by_position_where_no_message_stands_before_its_end(kafka, 
         producer.produce(topic.name, b"%d" % n, partition=0)
     producer.commit_transaction(60)
     to_the_mark = {"endingOffsets": topic.at(6)}
-    # the mark of the transaction's end is offset 5, and comes a moment later
+    # the marker of the transaction's end has offset 5, and reaches the log a moment later
     eventually(lambda: topic.reader("value", **to_the_mark).partitions())
     for fetcher in ("columnar", "librdkafka"):
         assert topic.offsets(fetcher=fetcher, **to_the_mark) == {0: list(range(5))}
@@ -294,15 +294,15 @@ def test_a_reader_of_committed_messages_ends_where_a_transaction_is_open(kafka, 
         assert producer.flush(60) == 0
         return producer
 
-    begin(0, 3).commit_transaction(60)  # 0 to 2, and a mark
-    begin(1, 2).abort_transaction(60)  # 4 and 5, and a mark
-    undecided = begin(2, 2)  # 7 and 8
+    begin(0, 3).commit_transaction(60)  # offsets 0 to 2, and a marker
+    begin(1, 2).abort_transaction(60)  # offsets 4 and 5, and a marker
+    undecided = begin(2, 2)  # offsets 7 and 8
     topic.produce([(None, b"x", 0)] * 2)
     committed = {"isolation.level": "read_committed"}
     for fetcher in ("columnar", "librdkafka"):
         assert topic.offsets(fetcher=fetcher) == {0: [0, 1, 2, 4, 5, 7, 8, 9, 10]}
         assert topic.offsets(fetcher=fetcher, **committed) == {0: [0, 1, 2]}
-    # its members have read all messages, whatever becomes of the transaction
+    # the group's members have read all messages, also of the open transaction
     topic.commit(0, 9)
     group = {"group.id": topic.group}
     assert topic.offsets(**group, **committed) == {}
@@ -312,7 +312,7 @@ def test_a_reader_of_committed_messages_ends_where_a_transaction_is_open(kafka, 
     )
     undecided.commit_transaction(60)
     for fetcher in ("columnar", "librdkafka"):
-        # a mark reaches the log a moment after the producer is told
+        # the marker reaches the log a moment after the producer's call has returned
         eventually(lambda fetcher=fetcher: topic.offsets(fetcher=fetcher, **committed) == {0: [0, 1, 2, 7, 8, 9, 10]})
     assert topic.offsets(**group, **committed) == {0: [9, 10]}
 
@@ -322,7 +322,7 @@ def test_only_the_partitions_that_are_chosen_are_read(flights):
     assert flights.reason(partitions=json.dumps({flights.name: [1, 3]})) == f"partitions: there is no {flights.name}/3"
 
 
-# --- how it is divided
+# --- the division into tasks
 
 
 def test_big_partitions_are_cut_into_tasks(flights):
@@ -331,7 +331,7 @@ def test_big_partitions_are_cut_into_tasks(flights):
     def read(**options):
         tasks = flights.rows("partition", "offset", **options)
         assert [(row["partition"], row["offset"]) for rows in tasks for row in rows] == everything
-        assert [len(rows) for rows in tasks].pop() == 0  # that of the partition which is empty now
+        assert [len(rows) for rows in tasks].pop() == 0  # the task of the empty partition
         return [len(rows) for rows in tasks][:-1]
 
     assert read() == [30, 10]
@@ -350,13 +350,13 @@ def test_a_plan_without_messages_warns(flights, caplog, starting):
     assert "nothing is to be read now, in none of 3 partitions" in caplog.text
 
 
-# --- what is refused, and how it reads
+# --- refusals and their texts
 
 
 def test_an_error_of_planning_is_an_analysis_exception_of_one_line(spark, flights):
     with pytest.raises(AnalysisException) as caught:
         flights.collected(spark, startingOffset="earliest")
-    # Spark hands names of options over in small letters
+    # Spark passes names of options in lower case
     assert reason_of(caught.value) == ("startingoffset: no such option of zk_messages, did you mean startingOffsets?")
     with pytest.raises(AnalysisException) as caught:
         flights.collected(spark, topics="flihgts")
@@ -391,7 +391,7 @@ def test_brokers_that_are_down_are_an_error_of_one_line(tree):
 
 
 def task_of(topic, wanted, znodes, **options):
-    """What a task of a stream reads of partition 0: a range that stays as it was planned."""
+    """Return what a stream's task reads of partition 0, in the planned range."""
     options = parse_message_options(topic.given(**options))
     columns = request_message_columns([("value", "binary", True)])
     return read_range(options, columns, RangePartition(OffsetRange(TopicPartition(topic.name, 0), *wanted), znodes))

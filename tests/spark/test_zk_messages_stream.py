@@ -24,13 +24,13 @@ def test_a_stream_continues_at_the_groups_offsets_and_the_group_where_the_stream
     assert scene.committed() == {"0": 20, "1": 10}
     batches = [progress["numInputRows"] for progress in query.recentProgress if progress["numInputRows"]]
     assert batches == [6, 6, 6]
-    # what the progress reports is what was left behind each batch
+    # the progress reports the messages that were left after each batch
     progress = [source_progress(p["sources"][0]) for p in query.recentProgress[:3]]
     assert [sum(p["endOffset"][scene.topic].values()) for p in progress] == [18, 24, 30]
     assert [p["latestOffset"] for p in progress] == [{scene.topic: {"0": 20, "1": 10}}] * 3
     assert [p["metrics"]["avgOffsetsBehindLatest"] for p in progress] == [6, 3, 0]
 
-    # restarted, with a partition more: nothing twice, nothing lost
+    # after a restart, with a partition more, no message is lost or comes twice
     scene.kafka.add_partitions(scene.topic, 3)
     scene.produce(0, 5)
     scene.produce(2, 4)
@@ -70,17 +70,17 @@ def test_ownership_is_claimed_while_the_stream_runs_and_released_when_it_stops(s
         [member] = scene.members()
         assert member.startswith(f"{scene.group}_")
         assert scene.owners() == {"0": f"{member}-0", "1": f"{member}-0"}
-        # a second one finds the group taken
+        # a second query is refused, because the group has a live member
         assert f"has live members ({member})" in failed(scene.elsewhere().start(claimOwnership="true"))
     finally:
         query.stop()
-    # long before the session would have expired
+    # well before the session would expire
     wait_for(lambda: scene.members() == () and scene.owners() == {}, 30.0, lambda: AssertionError(scene.members()))
     assert scene.committed() == {"0": 5, "1": 0}
 
 
 def test_a_second_signal_while_the_planner_leaves_keeps_no_group_taken(scene):
-    """Spark sends SIGTERM twice, as fast as it can; until this was seen to, the group was taken for a session more."""
+    """Spark sends SIGTERM twice in a row. Regression: the planner's znodes then stayed until its session expired."""
     options = {"zookeeper.connect": scene.kafka.zookeeper_connect, "topics": scene.topic, "claimOwnership": "true"}
     groups = [f"{scene.group}-{n}" for n in range(8)]
     ended = subprocess.run(

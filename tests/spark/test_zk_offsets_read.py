@@ -30,7 +30,7 @@ def frame_of(spark, tree, schema=NO_LOG_COLUMNS, **options):
 
 @pytest.fixture
 def read(spark, tree, ask):
-    """The rows of a frame, which is asked again when groups have come and gone on."""
+    """Return a function that gives a frame's rows. After the test, with new groups and commits, it reads again."""
     group = f"later-{uuid.uuid4().hex[:8]}"
 
     def change():
@@ -51,7 +51,7 @@ def keys(rows):
 
 
 def lock(tree, path):
-    """Nobody may read this znode any more: who tries fails."""
+    """Set an ACL with which no client can read this znode."""
     client = KazooClient(tree.connect)
     client.start()
     try:
@@ -160,7 +160,7 @@ def test_lag_is_counted_against_the_brokers_logs(spark, kafka, ask):
     ]
 
 
-# --- what is not read
+# --- reads that do not happen
 
 
 @pytest.mark.parametrize(
@@ -190,7 +190,7 @@ def test_topics_that_are_not_chosen_are_not_read(read, tree):
 
 def test_brokers_are_not_asked_for_columns_that_do_not_need_them(read, tree):
     tree.commit("g", "t", 0, 5)
-    # brokers that offer no PLAINTEXT listener: to ask them is an error
+    # a request to these brokers would raise, because they have no PLAINTEXT listener
     tree.put(
         "/brokers/ids/0",
         '{"listener_security_protocol_map":{"SSL":"SSL"},"endpoints":["SSL://127.0.0.1:9"],"jmx_port":-1,'
@@ -216,7 +216,7 @@ def test_secrets_are_hidden_in_plans(spark, tree):
     assert "hush" not in plan
 
 
-# --- how it is divided
+# --- the division into tasks
 
 
 def test_groups_are_divided_among_tasks(spark, tree, read):
@@ -235,7 +235,7 @@ def test_no_groups_at_all_are_an_empty_frame(read, tree):
     assert read(None) == []
 
 
-# --- what is refused, and how it reads
+# --- refusals and their texts
 
 
 def load_error(spark, **options):

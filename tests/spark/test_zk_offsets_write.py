@@ -30,7 +30,7 @@ def writer_of(connect, **options):
 
 
 def write(connect, *tasks, **options):
-    """Write as Spark does, here: each task gets a pickled copy of the writer, the driver what they send."""
+    """Write like Spark, in this process: each task gets a pickled copy of the writer, the driver their messages."""
     writer = writer_of(connect, **options)
     schema = pa.schema(
         [("group", pa.string()), ("topic", pa.string()), ("partition", pa.int32()), ("offset", pa.int64())]
@@ -224,7 +224,7 @@ def test_a_stream_yields_snapshots_or_only_changes_and_each_batch_can_be_written
 
     run_to_its_end(start("whole", keep_and_copy).trigger(availableNow=True).start)
     assert taken == [(0, [(0, 5), (1, 6)])]
-    # a batch that is asked twice is two snapshots
+    # two queries of one batch make two snapshots
     assert [tree.store.get_data(f"/consumers/copy/offsets/t/{partition}").data for partition in (0, 1)] == [b"5", b"8"]
     taken.clear()
     query = start("changes", changesOnly="true", snapshotIntervalMs="100").start()

@@ -11,7 +11,7 @@ import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 
 /**
- * A member of Kafka's Java consumer that tells what it does, one line each: "assigned 0 2", "message PARTITION OFFSET".
+ * A member of Kafka's Java consumer that prints its actions, one a line: "assigned 0 2", "message PARTITION OFFSET".
  * Arguments: TOPIC PROPERTY=VALUE... The end of standard input closes it. Runs with the clients of Kafka 1.1.1 and newer.
  */
 public class GroupMember {
@@ -29,7 +29,7 @@ public class GroupMember {
                 while (System.in.read() >= 0) {
                 }
             } catch (java.io.IOException closed) {
-                // as good as its end
+                // an error counts as the end of the input
             }
             ends = true;
         });

@@ -7,7 +7,7 @@ import org.apache.kafka.clients.producer.RecordMetadata;
  * Produces with Kafka's own client of any version: BOOTSTRAP COUNT (TOPIC CODEC)...
  *
  * Message n has the key "kN", or null if n is divisible by 5, and the value "vN vN ... vN", as often as n modulo 40
- * says, or null if n is divisible by 7. They are sent without waiting, so that batches are as large as they become.
+ * says, or null if n is divisible by 7. It sends them without a pause, so batches become large.
  */
 public class Produce {
     public static void main(String[] arguments) throws Exception {

@@ -19,10 +19,10 @@ import kafka.javaapi.consumer.ConsumerConnector;
 import kafka.message.MessageAndMetadata;
 
 /**
- * A member of Kafka's Scala high-level consumer that tells what it does, one line each:
+ * A member of Kafka's Scala high-level consumer that prints what it does, one line each:
  *
  *   message TOPIC PARTITION OFFSET    as soon as next() has returned it
- *   assignment TOPIC/PARTITION=THREAD ...    what this member computed for the whole group (0.9 and later)
+ *   assignment TOPIC/PARTITION=THREAD ...    computed by this member for the whole group (0.9 and later)
  *   event WORD [text]                 registered CONSUMER-ID, ready, failed, releasing, committed, closed
  *
  * Arguments: static|whitelist|blacklist SUBSCRIPTION STREAMS PROPERTY=VALUE...
@@ -92,7 +92,7 @@ public class Member {
         }
     }
 
-    /** Its generated id is private, but names one of its threads, in every version. */
+    /** Return the consumer id. A generated one is private, but in every version the name of a thread begins with it. */
     private static String consumerId() {
         for (Thread thread : Thread.getAllStackTraces().keySet()) {
             if (thread.getName().endsWith("_watcher_executor")) {
@@ -102,7 +102,7 @@ public class Member {
         return "";
     }
 
-    /** The listener came with 0.9, so it is made by reflection. */
+    /** Set a rebalance listener, by reflection because 0.8 has none. */
     private static void listenToRebalances() throws Exception {
         Class<?> type;
         try {

@@ -4,7 +4,7 @@ import java.lang.reflect.InvocationTargetException;
 import java.util.Arrays;
 
 /**
- * Runs Kafka's command line tools one after another in one JVM, so that each takes a tenth of a second and not one.
+ * Runs Kafka's command line tools one after another in one JVM: a run takes a tenth of a second, not a whole one.
  *
  * A line on standard input is a class and its arguments, separated by tabs; what the tool prints is followed by the
  * line "-- done" or "-- failed ERROR".

@@ -30,11 +30,11 @@ import org.apache.kafka.common.PartitionInfo;
 import org.apache.kafka.common.TopicPartition;
 
 /**
- * Kafka's own assignors, asked line by line.
+ * Kafka's own assignors, which answer one case a line.
  *
  * In: {"strategy": WORD, "case": CASE}, a case as `legacy-consumer assign --coordination kafka` reads it.
  * Out: {"answer": {"topic/partition": member}, "user_data": {member: hex}}; user data as a member of Java sends it.
- * Where the assignor throws: "error" for "answer". A partition that it gives to two members shows the second.
+ * If the assignor throws: "error" instead of "answer". Of two members with the same partition, the second is shown.
  */
 public class Assign {
     private static final ObjectMapper JSON = new ObjectMapper();
@@ -112,7 +112,7 @@ public class Assign {
         return subscription;
     }
 
-    /** The first version of the sticky assignor's user data, as consumers before 2.3 send it. */
+    /** Encode the first version of the sticky assignor's user data, which consumers before 2.3 send. */
     private static ByteBuffer withoutGeneration(List<TopicPartition> owned) {
         Map<String, List<Integer>> byTopic = new LinkedHashMap<>();
         owned.forEach(one -> byTopic.computeIfAbsent(one.topic(), key -> new ArrayList<>()).add(one.partition()));

@@ -6,7 +6,7 @@ import java.util.Comparator;
 import java.util.HexFormat;
 import java.util.stream.IntStream;
 
-/** In: texts as UTF-16 in hex, big end first, parted by blanks. Out: their hash codes, a tab, their order as indexes. */
+/** In: texts as big-endian UTF-16 in hex, separated by blanks. Out: their hash codes, a tab, their order as indexes. */
 class HashAndOrder {
     public static void main(String[] args) throws Exception {
         var in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.US_ASCII));

@@ -5,7 +5,7 @@ import java.util.HexFormat;
 import java.util.regex.Pattern;
 import java.util.regex.PatternSyntaxException;
 
-/** In: regex in hex UTF-8, a tab, topics parted by blanks. Out: 1 or 0 for each topic, "invalid" or "broken". */
+/** In: regex in hex UTF-8, a tab, topics separated by blanks. Out: 1 or 0 for each topic, "invalid" or "broken". */
 class MatchTopics {
     public static void main(String[] args) throws Exception {
         var in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
