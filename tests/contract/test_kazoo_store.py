@@ -218,7 +218,7 @@ def test_a_request_that_a_hanging_server_takes_only_in_part_holds_up_neither_the
 ):
     store, maker, path = kazoo.new_cuttable_store(operation_timeout_ms=300), kazoo.new_store(), new_root()
     maker.start()
-    maker.create(path, b"")  # another store creates it, because the creation may take longer than the short time limit
+    maker.create(path, b"")  # by another store, because the creation may take longer than the short time limit
     store.start()
     kazoo.proxy(store).pause()
     with ThreadPoolExecutor(32) as pool:
@@ -639,7 +639,7 @@ def test_a_znode_that_an_operator_creates_has_the_acl_of_the_folder_above_it(kaz
     other = new_root()
     operator.create(other, b"")
     bob.set_data(other, b"x")
-    # the server does not show bob alice's entry, so he cannot copy the ACL, although he may create below the folder
+    # the server hides alice's entry from other clients: these cannot copy the ACL, although they may create below
     alice._session.client.set_acls(other, [*CREATOR_ALL_ACL, make_acl("world", "anyone", read=True, create=True)])
     keeper = kazoo.new_store(keep_acl=True)
     keeper.start()

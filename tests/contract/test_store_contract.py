@@ -277,7 +277,7 @@ def test_no_read_sees_a_change_before_its_watch_has_fired(store: ZkStore, other:
 
 
 def test_no_write_behind_a_change_is_answered_before_the_watch_has_fired(store: ZkStore, other: ZkStore, root: str):
-    """A member relies on it to learn whether a topic was created again before its commit."""
+    """A member relies on this order to learn whether a topic was created again before its commit."""
     store.create(f"{root}/topic", b"")
     store.create(f"{root}/offset", b"1")
     for version in range(20):

@@ -71,7 +71,7 @@ class Clusters:
         return made
 
     def await_ahead(self):
-        """Wait until no broker is starting. The error of a failed start is raised by of()."""
+        """Wait until no broker is starting; of() raises the error of a failed start."""
         for future in self.ahead.values():
             future.exception()
 

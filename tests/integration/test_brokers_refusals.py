@@ -131,7 +131,7 @@ def test_an_unsupported_regex_is_refused_before_any_request(cluster, group):
 
 
 def unreachable(protocol):
-    """Make a ZooKeeper in which the registration of a broker stands that does not run."""
+    """Make a ZooKeeper with the registration of a broker that does not run."""
     zookeeper = MemoryZooKeeper()
     store = MemoryStore(zookeeper)
     store.start()

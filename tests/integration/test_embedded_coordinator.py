@@ -43,7 +43,7 @@ class Member(LineProcess):
 
     @property
     def partitions(self):
-        """The partitions of its last assignment; None after a revocation."""
+        """The partitions of its last assignment; None while it has none."""
         last = next((line for line in reversed(self.lines) if line.startswith(("assigned", "revoked"))), "revoked")
         return None if last == "revoked" else {int(number) for number in last.split()[1:]}
 

@@ -50,7 +50,7 @@ class Story:
             "maxOffsetsPerTrigger": str(max(1, len(self._missing(self._ends)) // 2)),
             "claimOwnership": self._random.choice(("true", "false")),
             "failOnDataLoss": "false",
-            "fetcher": "librdkafka",  # it loads quickly
+            "fetcher": "librdkafka",  # librdkafka loads quickly
         }
         where = self._stands if stands == "in the sink" else stands
         in_batch = self._random.randrange(2)

@@ -1,8 +1,7 @@
 """An application for spark-submit whose streams hang at given places: story_app.py FOLDER
 
 For each round it waits for FOLDER/N/round.json, starts all queries named there at once, and writes how they ended to
-FOLDER/N/ended.json. The sink is idempotent: a batch is a file named after its number, and a repeated batch overwrites
-it.
+FOLDER/N/ended.json. The sink is idempotent: a file holds a batch and has its number; a repeated batch overwrites it.
 """
 
 import json

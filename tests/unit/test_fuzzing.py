@@ -1,4 +1,4 @@
-"""A few seconds of `make fuzz`, and all inputs with which it ever found a defect."""
+"""A few seconds of `make fuzz`, and all inputs by which the fuzzer ever found a defect."""
 
 import ast
 import itertools

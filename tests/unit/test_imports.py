@@ -167,7 +167,7 @@ def test_a_command_that_lists_names_waits_for_no_library_that_it_has_no_use_for(
 
 
 ROOMS = ("config", "offsets", "fetching", "member", "sandbox", "operations")
-"""The packages of legacy_consumer, lowest first; each may import only lower ones. errors.py is below all."""
+"""The packages of legacy_consumer, lowest first; none may import a higher one. errors.py is below all."""
 SEAM_OF_CONFIG = ("legacy_consumer/config/consumer_config.py", "legacy_consumer.fetching.fetcher")
 """The one exception: the configuration takes the values of auto.offset.reset from the seam of fetchers."""
 

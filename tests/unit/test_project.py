@@ -1,4 +1,4 @@
-"""All that the documents list exists, and no file holds what it must not."""
+"""Files and settings that the documents list exist, and no file holds forbidden text."""
 
 import ast
 import re
@@ -61,7 +61,7 @@ def commands(command: click.Command = main, name: str = "legacy-consumer") -> It
 
 
 def misplaced(text: str) -> list[str]:
-    """Return the parts of the text that mean something on one machine only, or must stay secret."""
+    """Return the parts of the text that are of use on one machine only, or must not be known outside of it."""
     return [f"{what}: {found[0]}" for what, pattern in NOT_ELSEWHERE.items() for found in pattern.finditer(text)]
 
 

@@ -64,7 +64,7 @@ def test_messages_before_the_position_are_never_handed_out_and_nothing_after_the
 
 @pytest.mark.parametrize("at_next", [False, True])
 def test_a_user_who_cannot_decode_a_message_gets_the_next_one(at_next):
-    """The user's code raises while it decodes the value; the iterator goes on unharmed."""
+    """An error of the user's code, which decodes the value, does not harm the iterator."""
     rig = Rig(at_next=at_next)
     rig.kafka.produce(TP, 10)
     messages = iter(rig.stream)

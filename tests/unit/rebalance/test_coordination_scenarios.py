@@ -282,7 +282,7 @@ def test_a_rebalance_timeout_longer_than_the_session_waits_for_a_member_that_sen
     world = World()
     a, b = group_of(world, 2, session_ms=6_000, rebalance_ms=60_000)
     a.join()
-    for _ in range(20):  # b is alive, but does not join yet: it is slow to release its partitions
+    for _ in range(20):  # b is alive but slow to release its partitions, so it does not join yet
         world.pass_time(2_000, silent=[b])
         handle = world.ask(b, Heartbeat, member_id=b.member_id, generation=b.generation)
         [(_, answer)] = [reply for reply in world.replies if reply[0] == handle]

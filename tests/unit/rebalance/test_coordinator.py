@@ -357,7 +357,7 @@ def test_nothing_is_decided_in_a_session_that_the_member_has_not_heard_of_yet(gr
 
 
 def test_an_owner_znode_that_another_client_deletes_is_claimed_again_before_the_next_audit(group):
-    """Regression: after a JVM member deleted it by path alone, the partition had no owner znode for half a minute."""
+    """Regression: after a JVM member had deleted the owner znode by path alone, there was none for half a minute."""
     a = group.join("a", {"t": 1})
     group.settle()
     group.pass_time(1.5)

@@ -22,7 +22,7 @@ def test_rebalances_are_counted_by_whether_partitions_moved(group):
     group.settle()
     assert first.coordinator.counters.rebalances["moved"] == 2
     assert sum(first.coordinator.counters.durations) == 2
-    group.join("c", {"u": 1})  # it subscribes to another topic, so nothing moves
+    group.join("c", {"u": 1})  # c subscribes to another topic, so nothing moves
     group.settle()
     assert first.coordinator.counters.rebalances["moved"] == 2
     assert first.coordinator.counters.rebalances["unchanged"] >= 1

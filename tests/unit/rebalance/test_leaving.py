@@ -99,7 +99,7 @@ def test_a_led_member_whose_last_request_is_answered_too_late_does_not_join_agai
     leader, *others = [(group.join(name, {"t": 1}, led=led), group.pass_time(3.0))[0] for name in "xyz"]
     assert group.admin.get_data(leader_path(GROUP)).data == b"g_x"
     no_answer = Refusal(ConnectionLostError("no answer in time"))
-    # the first multi succeeds but its answer is lost, and the read of the next try fails
+    # the first multi takes effect but its answer is late or lost, and the next request fails
     fates, asked = [no_answer, fate], []
 
     def fail(session, kind):

@@ -1,4 +1,4 @@
-"""A member of a led group whose offer nobody reads, or whom an ACL refuses, step by step; without threads."""
+"""Members of a led group whose znode vanishes before the leader reads it, or that ACLs hinder; without threads."""
 
 import pytest
 

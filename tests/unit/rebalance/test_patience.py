@@ -316,7 +316,7 @@ def test_a_jvm_members_share_is_released_when_it_has_released_its_own_partitions
 
 
 def test_a_member_of_the_jvm_that_owned_nothing_is_not_kept_waiting(group):
-    """It would use up its tries. It has no owner znode to delete, so it could not show that it does not wait."""
+    """The JVM member would use up its tries. Without an owner znode to delete, it cannot show that it does not wait."""
     c, _d = (group.join(name, {"t": 1}, **PATIENT) for name in "cd")
     group.settle()
     JvmMember(group, "e", 4, 5)

@@ -156,7 +156,7 @@ def test_an_owner_znode_that_a_jvm_member_took_is_not_deleted_though_it_was_watc
     robber = Configured(group.server, "g_z", {"t": 1})
     robber.store.delete(f"{OWNERS}/7")
     robber.store.create(f"{OWNERS}/7", b"g_z-0", ephemeral=True)
-    # when a takes its turn it knows only that the group changed; the other watch events come with the first answer
+    # before a's turn only the event of a changed group has come; the other watch events come with a's first answer
     group.server.deliver_next(a.store)
     with caplog.at_level(logging.WARNING):
         turns(a)

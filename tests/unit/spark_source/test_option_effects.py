@@ -1,4 +1,4 @@
-"""The documented tables of options are right: each option has an effect, and its absence means its default."""
+"""The documented tables of options hold: each option has an effect, and without it the default applies."""
 
 import pytest
 

@@ -142,7 +142,7 @@ def test_no_lock_of_the_library_is_entered_in_python_code():
 
 @pytest.mark.parametrize("strikes", [AtLine, AfterCall])
 def test_a_thread_that_waits_for_zookeepers_answer_takes_no_lock_that_an_exception_could_leave_taken(strikes):
-    """kazoo's thread sets the answer under such a lock; it would wait for ever, and the session would end."""
+    """kazoo's thread sets the answer under such a lock; that thread would wait for ever, and the session would end."""
     for line in range(200):
         reply = StoreHandler(None).async_result()
         try:
