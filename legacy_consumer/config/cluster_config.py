@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 _NAME = re.compile(r"[a-zA-Z0-9._-]*")
-_HOST = re.compile(r"(?:[^\s:/,\[\]]+|\[[0-9A-Fa-f:.]+\])(?::([0-9]{1,5}))?")
+_HOST = re.compile(r"([^\s:/,\[\]]+|\[[0-9A-Fa-f:.]+\])(?::([0-9]{1,5}))?")
 _JAVA_KEY_STORES = (".jks", ".p12", ".pfx")
 
 
@@ -139,8 +139,9 @@ class ClusterConfig:
                 "security.protocol=SASL_SSL or a SCRAM mechanism, or allow it by sasl.plain.without.tls=true",
             )
         if complete["zookeeper.sasl.mechanism"] == "DIGEST-MD5":
-            missing = [name for name in ("zookeeper.sasl.username", "zookeeper.sasl.password") if not complete[name]]
-            if len(missing) == 1:
+            names = "zookeeper.sasl.username", "zookeeper.sasl.password"
+            missing = [name for name in names if not complete[name]]
+            if missing and any(complete[name] is not None for name in names):
                 raise ConfigError(missing[0], None, "is required: DIGEST-MD5 needs a user and a password")
         if not complete["zookeeper.ssl.client.enable"]:
             useless = "zookeeper.ssl.truststore.location", "zookeeper.ssl.keystore.location"
@@ -205,7 +206,7 @@ def _without_blanks(connect: str) -> str:
     names = [host.strip() for host in hosts.split(",")]
     for host in names:
         match = _HOST.fullmatch(host)
-        if match is None or not 0 < int(match.group(1) or 2181) < 65536:
+        if match is None or not _can_be_looked_up(match[1]) or not 0 < int(match[2] or 2181) < 65536:
             raise ConfigError(
                 "zookeeper.connect",
                 connect,
@@ -216,6 +217,15 @@ def _without_blanks(connect: str) -> str:
     if "," in chroot or ":" in chroot:
         raise ConfigError("zookeeper.connect", connect, "the chroot stands once, behind the last host")
     return f"{','.join(names)}{slash}{chroot}"
+
+
+def _can_be_looked_up(host: str) -> bool:
+    """Return whether Python can ask for this host's address. If it cannot for one host, kazoo connects to none."""
+    try:
+        host.encode("idna")
+    except UnicodeError:
+        return False
+    return True
 
 
 def check_name(name: str, value: str) -> None:

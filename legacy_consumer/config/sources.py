@@ -25,6 +25,7 @@ from zk_layout.typed_texts import true_or_false, whole_number
 
 Value: TypeAlias = str | int | bool
 
+_UNUSABLE = "must be text that UTF-8 can hold, without NUL"
 _SYNONYMS = {"auto.offset.reset": {"earliest": "smallest", "latest": "largest"}}
 
 
@@ -66,6 +67,7 @@ def gather(
         twice = next(name for name in by_keyword if sum(name == _name_of_keyword(one) for one in keywords) > 1)
         raise ConfigError(twice, None, "is given twice, written with dots and with underscores")
     for name, value in {**(overrides or {}), **by_keyword}.items():
+        _check_name(name)
         if not _take(values, name, value):
             values.unknown.append((name, value, None))
     return values
@@ -79,7 +81,7 @@ def give_to_assignors(values: Values, declared: Container[str]) -> None:
     """
     for name, value, properties_file in values.unknown:
         if name in declared:
-            values.assignment[name] = _plain(value)
+            values.assignment[name] = _plain(name, value)
         elif properties_file is None:
             raise ConfigError(name, None, _unknown(name))
         else:
@@ -95,6 +97,11 @@ def misspelling_of(name: str, values: Values) -> str:
 def _check_mapping(overrides: object) -> None:
     if overrides is not None and not isinstance(overrides, Mapping):
         raise ConfigError("overrides", type(overrides).__name__, "must be {property: value}")
+
+
+def _check_name(name: object) -> None:
+    if not (isinstance(name, str) and name.isprintable()):
+        raise ConfigError(ascii(name), None, "is no name of a property")
 
 
 def _read(where: object) -> dict[str, str]:
@@ -123,10 +130,10 @@ def _take(values: Values, name: str, value: Value) -> bool:
     if name.startswith(RDKAFKA_PREFIX) and name != RDKAFKA_PREFIX:
         passed_on = name.removeprefix(RDKAFKA_PREFIX)
         _check_pass_through(passed_on)
-        values.rdkafka[passed_on] = _plain(value)
+        values.rdkafka[passed_on] = _plain(name, value)
         return True
     if name.startswith(ASSIGNMENT_PREFIX):
-        values.assignment[name] = _plain(value)
+        values.assignment[name] = _plain(name, value)
         return True
     if name in IGNORED:
         values.warnings.append(_no_effect(name))
@@ -157,8 +164,19 @@ def _unknown(name: str) -> str:
     )
 
 
-def _plain(value: Value) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+def _plain(name: str, value: object) -> str:
+    """Return a value that others check as text; a text may have several lines, as certificates do."""
+    if not isinstance(value, str | int | float):
+        raise ConfigError(name, type(value).__name__, "must be text")
+    text = str(value).lower() if isinstance(value, bool) else str(value)
+    if not _can_be_passed_on(text):
+        raise ConfigError(name, None, _UNUSABLE)
+    return text
+
+
+def _can_be_passed_on(text: str) -> bool:
+    """Return whether other programs take this text: UTF-8 has no lone surrogates, and C ends a text at NUL."""
+    return "\0" not in text and not any("\ud800" <= sign <= "\udfff" for sign in text)
 
 
 def _checked(known: Property, value: object, notes: list[str]) -> Value:
@@ -172,6 +190,9 @@ def _checked(known: Property, value: object, notes: list[str]) -> Value:
         case Kind.TEXT | Kind.SECRET:
             if not isinstance(value, str):
                 raise ConfigError(known.name, None if known.kind is Kind.SECRET else value, "must be text")
+            if not _can_be_passed_on(value) or "\n" in value or "\r" in value:
+                # often the content of a file with the line break at its end
+                raise ConfigError(known.name, None, f"{_UNUSABLE} and line breaks")
             if known.name.endswith(".location") and not value:
                 # perhaps an unset variable in a template; with "" one library uses the system's files, another none
                 raise ConfigError(known.name, None, "is empty: give a file, or leave the property out")

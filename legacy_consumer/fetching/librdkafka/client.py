@@ -152,7 +152,7 @@ def check_settings(settings: Settings) -> None:
 
 
 def _as_config_error(error: KafkaException, settings: Settings) -> ConfigError:
-    reason = error.args[0].str()
+    reason = " ".join(error.args[0].str().split())  # it may quote a value of several lines
     name = next((n for n in sorted(settings, key=len, reverse=True) if n in reason), "rdkafka")
     if name != "rdkafka" and not name.startswith(("ssl.", "sasl.", "enable.ssl.")):
         name = f"rdkafka.{name}"

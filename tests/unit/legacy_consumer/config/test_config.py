@@ -247,6 +247,13 @@ def test_a_connect_string_that_cannot_work_is_refused(connect):
         load(zookeeper_connect=connect)
 
 
+@pytest.mark.parametrize("host", ["zk2..example.com", ".", f"{'x' * 64}.example.com", "é" * 64])
+def test_a_host_that_no_name_server_can_be_asked_for_is_refused(host):
+    """kazoo's thread ended with a traceback, and connected to none of the other hosts either."""
+    with pytest.raises(ConfigError, match=r"is no host:port"):
+        load(zookeeper_connect=f"127.0.0.1:2181,{host}:2181")
+
+
 @pytest.mark.parametrize("connect", ["a", "a:1", "a:1,b:2", "a:1,b:2/x/y", "a:1/", "[::1]:2181/x", "10.0.0.1:2181"])
 def test_connect_strings_as_kafka_takes_them(connect):
     assert load(zookeeper_connect=connect).zk_settings().connect == connect
@@ -279,6 +286,32 @@ def test_a_value_out_of_its_range_is_refused(name, value):
     with pytest.raises(ConfigError) as caught:
         load({name: value})
     assert (caught.value.key, caught.value.value) == (name, value)
+
+
+@pytest.mark.parametrize("text", ["secret\n", "a\rb", "a\0b", "\ud800"])
+@pytest.mark.parametrize("name", [one.name for one in PROPERTIES if one.kind in {Kind.TEXT, Kind.SECRET}])
+def test_a_text_that_no_client_can_send_is_refused_and_not_quoted(name, text):
+    """A library that got it raised a ValueError or SystemError, or left out what follows the NUL."""
+    with pytest.raises(ConfigError) as caught:
+        load({name: text})
+    assert (caught.value.key, caught.value.value) == (name, None)
+
+
+@pytest.mark.parametrize("name", ["rdkafka.client.rack", "assignment.rack"])
+@pytest.mark.parametrize("value", ["a\0b", "\ud800", None, ["a"], b"a"])
+def test_a_value_that_is_passed_on_is_text(name, value):
+    with pytest.raises(ConfigError, match=rf"{re.escape(name)}.*: must be text"):
+        load({name: value})
+
+
+def test_certificates_that_are_passed_on_may_have_several_lines():
+    assert dict(load({"rdkafka.ssl.ca.pem": "a\nb\n"}).rdkafka) == {"ssl.ca.pem": "a\nb\n"}
+
+
+@pytest.mark.parametrize("name", [7, None, b"group.id", "group.id\n"])
+def test_a_name_that_is_no_text_of_one_line_is_refused(name):
+    with pytest.raises(ConfigError, match=r"^\S+: is no name of a property$"):
+        load({name: "x"})
 
 
 def test_words_are_taken_in_either_case():
@@ -372,6 +405,12 @@ def test_half_of_the_credentials_for_zookeeper_is_an_error(given, missing):
     with pytest.raises(ConfigError, match=rf"zookeeper\.sasl\.{missing}: is required") as caught:
         load(**{given: "hunter"})
     assert "hunter" not in str(caught.value)
+
+
+def test_credentials_for_zookeeper_that_are_both_empty_are_an_error():
+    """A template without its variables turned SASL on, with an empty name."""
+    with pytest.raises(ConfigError, match=r"zookeeper\.sasl\.username: is required"):
+        load(zookeeper_sasl_username="", zookeeper_sasl_password="")
 
 
 @pytest.mark.parametrize("name", [p.name for p in PROPERTIES if p.name.endswith(".location")])

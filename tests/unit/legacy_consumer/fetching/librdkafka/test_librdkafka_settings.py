@@ -122,6 +122,12 @@ def test_a_setting_that_librdkafka_refuses_is_a_config_error():
         check_settings(settings(rdkafka_no_such_thing="1"))
 
 
+def test_an_error_of_librdkafka_is_one_line_whatever_it_quotes():
+    config = ConsumerConfig.load(None, {"rdkafka.debug": "a\nb"}, zookeeper_connect="z", group_id="g")
+    with pytest.raises(ConfigError, match=r"^rdkafka\.debug: librdkafka says: [^\n]*a b[^\n]*$"):
+        check_settings(query_settings(config, [PLAIN]))
+
+
 @pytest.mark.parametrize(
     ("position", "reset_to", "goes_to"),
     [
