@@ -8,7 +8,10 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from legacy_consumer.embedded import KAFKA_VERSIONS, EmbeddedEnsemble, EmbeddedKafka, EmbeddedZooKeeper
 from legacy_consumer.errors import BrokersUnavailableError, PortInUseError, ServerStartError
+from legacy_consumer.sandbox.nodes import KafkaNode
 from legacy_consumer.sandbox.servers.ports import free_port
+from legacy_consumer.sandbox.servers.process import ServerProcess, Workspace
+from legacy_consumer.sandbox.servers.topics import topic_znodes
 from legacy_consumer.sandbox.servers.waiting import wait_for
 from zk_layout.codecs import decode_topic, decode_topic_config
 from zk_layout.errors import ConfigError, ConnectTimeoutError, NodeExistsError, NoNodeError
@@ -269,3 +272,16 @@ def test_each_listener_has_a_port_of_its_own():
         )
         producer.produce("t", b"x")
         assert producer.flush(30) == 0
+
+
+def test_a_broker_of_a_container_may_have_an_id_above_1000(tmp_path):
+    with EmbeddedZooKeeper() as zookeeper, Workspace("node") as workspace:
+        port = free_port()
+        loopback = {"listeners": f"PLAINTEXT://127.0.0.1:{port}"}
+        node = KafkaNode(2000, zookeeper.connect, f"127.0.0.1:{port}", tmp_path, properties=loopback)
+        process = ServerProcess("broker", node.prepare(), workspace, tmp_path / "broker.log")
+        try:
+            with topic_znodes(zookeeper.connect, "") as znodes:
+                process.wait_until(lambda: znodes.is_registered(2000), 60, "it was not registered")
+        finally:
+            process.kill()

@@ -76,7 +76,7 @@ Example:
 """
 )
 @cluster_options
-@click.option("--id", "broker_id", type=click.IntRange(min=0), required=True, help="The broker's id.")
+@click.option("--id", "broker_id", type=click.IntRange(0, 2**31 - 1), required=True, help="The broker's id.")
 @click.option(
     "--advertised",
     metavar="HOST:PORT",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,12 +15,15 @@ from zk_layout.errors import ConfigError
 
 _MAIN = "kafka.Kafka"
 _WITHOUT_LISTENERS = "0.8.2.2"
+_ADDRESS = re.compile(r"([^\s:/,\[\]]+|\[[0-9A-Fa-f:.]+\]):([0-9]{1,5})")
 _PROPERTIES = {
     "zookeeper.session.timeout.ms": "6000",
     "zookeeper.connection.timeout.ms": "30000",
     "auto.create.topics.enable": "false",
     "delete.topic.enable": "true",
     "controlled.shutdown.enable": "true",
+    # otherwise brokers accept no id above 1000
+    "broker.id.generation.enable": "false",
     "default.replication.factor": "3",
     "min.insync.replicas": "2",
     "offsets.topic.replication.factor": "3",
@@ -54,14 +58,14 @@ class KafkaNode:
 
         Raises: ConfigError, JavaMissingError, JarsUnavailableError.
         """
-        host, separator, port = self.advertised.rpartition(":")
-        if not separator or not host or not port.isdigit():
+        address = _ADDRESS.fullmatch(self.advertised)
+        if address is None or not 0 < int(address[2]) < 65536:
             raise ConfigError("advertised", self.advertised, "must be HOST:PORT, as clients reach the broker")
         java, jars = find_java(), kafka_jars(self.version)
         try:
             (self.data / "kafka").mkdir(parents=True, exist_ok=True)
             write_logging_files(self.data, "WARN")
-            write_properties(self.data / "server.properties", self._all_properties(host, port))
+            write_properties(self.data / "server.properties", self._all_properties(*address.groups()))
         except OSError as error:
             raise ConfigError("data", os.fspath(self.data), f"cannot be written: {error.strerror}") from error
         return java_command(

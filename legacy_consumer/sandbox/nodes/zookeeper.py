@@ -50,6 +50,8 @@ class ZooKeeperNode:
 
         Raises: ConfigError, JavaMissingError, JarsUnavailableError.
         """
+        if not self.servers:
+            raise ConfigError("servers", "", "name at least one, such as localhost")
         if not 1 <= self.server_id <= len(self.servers):
             raise ConfigError("id", self.server_id, f"must be 1 to {len(self.servers)}, its place among the servers")
         java, jars = find_java(), zookeeper_jars("3.9")

@@ -16,6 +16,8 @@ from zk_layout.store import CreateOp, ZkStore
 
 _LEGAL_NAME = re.compile(r"(?!\.\.?$)[a-zA-Z0-9._-]{1,249}")
 _CONNECTION_TIMEOUT_MS = 15_000
+_MOST_REPLICAS = 30_000
+"""The most replicas of one topic: its znode names them all, and holds 1 MB."""
 
 
 class TopicZnodes:
@@ -102,11 +104,16 @@ def topic_znodes(connect: str, chroot: str) -> Iterator[TopicZnodes]:
 def spread_replicas(partitions: range, brokers: Sequence[int], replication_factor: int) -> dict[int, tuple[int, ...]]:
     """{partition: broker ids}, the preferred leader first, leaders and followers going round.
 
-    Raises: ConfigError if there are fewer brokers than replicas.
+    Raises: ConfigError if there are fewer brokers than replicas, or more replicas than a znode can hold.
     """
     if not 1 <= replication_factor <= len(brokers):
         raise ConfigError(
             "replication factor", replication_factor, f"must be 1 to {len(brokers)}, the number of brokers"
+        )
+    if len(partitions) * replication_factor > _MOST_REPLICAS:
+        most = _MOST_REPLICAS // replication_factor
+        raise ConfigError(
+            "partitions", len(partitions), f"must be at most {most}: a znode holds the replicas of no more"
         )
     return {
         partition: tuple(brokers[(partition + replica) % len(brokers)] for replica in range(replication_factor))

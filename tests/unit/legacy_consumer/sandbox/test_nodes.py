@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from legacy_consumer.config import ClusterConfig
 from legacy_consumer.operations.cli import node
-from legacy_consumer.sandbox.nodes import await_cluster, awaiting, ensure_topic, topics
+from legacy_consumer.sandbox.nodes import KafkaNode, ZooKeeperNode, await_cluster, awaiting, ensure_topic, topics
 from legacy_consumer.sandbox.nodes.errors import ClusterNotReadyError
 from zk_layout.codecs import decode_topic
 from zk_layout.errors import ConfigError
@@ -60,3 +60,29 @@ def test_a_broker_waits_for_zookeeper_with_the_credentials_and_the_tls_that_the_
     [(config, chroot)] = waited
     assert (config.zookeeper_connect, chroot) == ("zk1:2281,zk2:2281", "/kafka/a")
     assert (config.zookeeper_ssl_client_enable, config.zookeeper_auth_digest) == (True, "u:p")
+
+
+@pytest.mark.parametrize("advertised", ["k", ":9092", "k:", "k:0", "k:65536", "k:²", "a b:9092", "k/x:9092", "k:1:2"])
+def test_a_broker_that_no_client_can_reach_is_refused_before_anything_is_written(tmp_path, advertised):
+    """The broker itself ended with a stack trace, some seconds later."""
+    with pytest.raises(ConfigError, match="must be HOST:PORT"):
+        KafkaNode(1, "zk:2181", advertised, tmp_path / "data").prepare()
+    assert not (tmp_path / "data").exists()
+
+
+def test_an_id_that_no_broker_can_have_is_refused():
+    options = ["--advertised=k:9092", "--data=/data", "--zookeeper=zk:2181", f"--id={2**31}"]
+    assert "2147483648 is not in the range" in CliRunner().invoke(node.node, ["kafka", *options]).output
+
+
+def test_an_ensemble_without_servers_is_refused(tmp_path):
+    with pytest.raises(ConfigError, match="servers=: name at least one"):
+        ZooKeeperNode(1, [], tmp_path).prepare()
+
+
+@pytest.mark.usefixtures("store")
+def test_more_partitions_than_a_znode_can_name_are_refused():
+    """The store raised a ValueError, which the command called a defect of its own."""
+    with pytest.raises(ConfigError, match="partitions=15001: must be at most 15000"):
+        ensure_topic(CONFIG, "t", 15_001, 2)
+    assert ensure_topic(CONFIG, "t", 15_000, 2)
