@@ -53,6 +53,9 @@ class MessageBatch(MutableSequence[Message]):
     def __add__(self, other: Iterable[Message]) -> MessageBatch:
         return MessageBatch([*self, *other])
 
+    def __radd__(self, other: Iterable[Message]) -> MessageBatch:
+        return MessageBatch([*other, *self])
+
     def __eq__(self, other: object) -> bool:
         return list(self) == list(other) if isinstance(other, MessageBatch | list) else NotImplemented
 

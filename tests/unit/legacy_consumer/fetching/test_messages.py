@@ -155,3 +155,6 @@ def test_lists_of_both_kinds_behave_like_lists():
     ours.reverse()
     assert [one.offset() for one in sorted(ours, key=lambda one: one.offset())] == [0, 1, 3]
     assert ours + theirs == [*ours, *theirs]
+    kept = []
+    kept = kept + ours
+    assert kept == ours
