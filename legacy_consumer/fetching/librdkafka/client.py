@@ -7,9 +7,12 @@ running consume(). Therefore each handle belongs to one thread at a time; fetche
 
 from __future__ import annotations
 
+import ctypes
 import logging
+import os
 import re
 import time
+import weakref
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias, TypeVar
 
@@ -70,6 +73,7 @@ class Client:
     """The common part of consumers and producers: errors that concern no partition."""
 
     def __init__(self, settings: Settings) -> None:
+        _clients.add(self)
         self.bootstrap_servers = str(settings.get("bootstrap.servers", ""))
         self.brokers_down = False
         """No broker can be reached; reset when a message comes."""
@@ -118,6 +122,23 @@ class Client:
                 self._refusals = 0
             logger.debug("%s: %s", error.name(), error.str())
 
+
+_clients: weakref.WeakSet[Client] = weakref.WeakSet()
+_HANDLES = (confluent_kafka.Consumer, confluent_kafka.Producer, AdminClient)
+
+
+def _keep_handles() -> None:
+    """Let no handle be freed in a forked child, not even at its end.
+
+    librdkafka would wait for ever for threads that the child does not have, or end the process with an assertion.
+    """
+    for client in list(_clients):
+        for handle in vars(client).values():
+            if isinstance(handle, _HANDLES):
+                ctypes.pythonapi.Py_IncRef(ctypes.py_object(handle))
+
+
+os.register_at_fork(after_in_child=_keep_handles)
 
 _Handle = TypeVar("_Handle", confluent_kafka.Consumer, confluent_kafka.Producer, AdminClient)
 
