@@ -523,6 +523,7 @@ def _with_fetch_settings(config: ClusterConfig) -> ConsumerConfig:
         return config
     values = {known.attribute: known.default for known in PROPERTIES}
     values.update({field.name: getattr(config, field.name) for field in fields(config)})
-    values["group_id"] = config.client_id
+    # librdkafka ends the process for an empty name
+    values["group_id"] = config.client_id or _CLIENT
     names = {field.name for field in fields(ConsumerConfig)}
     return ConsumerConfig(**{name: value for name, value in values.items() if name in names})  # type: ignore[arg-type]

@@ -480,6 +480,12 @@ def test_the_property_that_chooses_the_fetcher_is_not_taken_for_one():
         SimpleConsumer(zookeeper_connect="z:2181", fetcher="fastest")
 
 
+def test_a_client_without_a_name_may_fetch_with_librdkafka():
+    """librdkafka ended the process (SIGABRT): its group had the empty name of the client."""
+    nameless = ClusterConfig.load(None, {"client.id": "", "rdkafka.client.rack": "r"}, zookeeper_connect="z:2181")
+    SimpleConsumer(nameless).close()
+
+
 def test_the_connection_to_zookeeper_is_closed_though_another_part_raises_while_closing(world):
     class Broken(FakeFetcher):
         def close(self):
