@@ -249,7 +249,8 @@ class SimpleConsumer:
 
         Errors of one partition: OffsetOutOfRangeError, NoSuchTopicError, NoSuchPartitionError, FetchError also if the
         broker refuses its topic, MalformedZnodeError and ZooKeeperError of its own znodes, and BrokersUnavailableError
-        if no partition had messages and this one has no leader.
+        if no partition had messages and this one has no leader. The topic of a partition that is already fetched is
+        looked at again only while no partition has messages.
         Raises: OffsetError for another value than {partition: offset}, TypeError and ValueError for an invalid number
         or time; BrokerRefusedError, MissingListenerError, ZooKeeperError.
         """

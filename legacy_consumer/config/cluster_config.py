@@ -138,6 +138,10 @@ class ClusterConfig:
                 f"would send {readable} readable to whatever address stands in ZooKeeper: use "
                 "security.protocol=SASL_SSL or a SCRAM mechanism, or allow it by sasl.plain.without.tls=true",
             )
+        method = str(complete["sasl.oauthbearer.method"] or "default")
+        if protocol.startswith("SASL") and complete["sasl.mechanism"] == "OAUTHBEARER" and method != "oidc":
+            # librdkafka can make a token by itself, but one that is not signed
+            warnings.append(f"sasl.oauthbearer.method={method} brings no token that brokers trust: set oidc")
         if complete["zookeeper.sasl.mechanism"] == "DIGEST-MD5":
             names = "zookeeper.sasl.username", "zookeeper.sasl.password"
             missing = [name for name in names if not complete[name]]

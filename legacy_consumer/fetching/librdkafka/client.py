@@ -20,6 +20,7 @@ import confluent_kafka
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
+from legacy_consumer.config.properties import PASSED_TO_LIBRDKAFKA
 from legacy_consumer.errors import BrokerRefusedError, FetchError, KafkaError
 from zk_layout.errors import ConfigError
 from zk_layout.loggers import safe_logger
@@ -174,7 +175,9 @@ def check_settings(settings: Settings) -> None:
 
 def _as_config_error(error: KafkaException, settings: Settings) -> ConfigError:
     reason = " ".join(error.args[0].str().split())  # it may quote a value of several lines
-    name = next((n for n in sorted(settings, key=len, reverse=True) if n in reason), "rdkafka")
+    told = reason.replace("SASL mechanism", "sasl.mechanism")
+    known = sorted({*settings, *PASSED_TO_LIBRDKAFKA}, key=lambda n: (-len(n), n))
+    name = next((n for n in known if n in told), "rdkafka")
     if name != "rdkafka" and not name.startswith(("ssl.", "sasl.", "enable.ssl.")):
         name = f"rdkafka.{name}"
     return ConfigError(name, None, f"librdkafka says: {reason}")

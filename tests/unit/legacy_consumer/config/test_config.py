@@ -391,6 +391,13 @@ def test_a_readable_token_goes_nowhere_unless_that_is_allowed_by_name():
     assert load(**{**given, "security_protocol": "SASL_SSL"}).security_protocol == "SASL_SSL"
 
 
+def test_a_client_that_will_have_no_token_is_warned_of():
+    """It connected and connected, and the error was that no broker answers."""
+    given = {"security_protocol": "SASL_SSL", "sasl_mechanism": "OAUTHBEARER"}
+    assert any("sasl.oauthbearer.method=default brings no token" in said for said in load(**given).warnings)
+    assert load(**given, sasl_oauthbearer_method="oidc").warnings == ()
+
+
 def test_a_mechanism_that_there_is_not_is_named_with_those_that_there_are():
     with pytest.raises(ConfigError, match=r"sasl\.mechanism=SCRAM: must be PLAIN or SCRAM-SHA-256 or"):
         load(security_protocol="SASL_SSL", sasl_mechanism="SCRAM")

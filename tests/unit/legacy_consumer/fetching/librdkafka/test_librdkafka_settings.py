@@ -122,6 +122,19 @@ def test_a_setting_that_librdkafka_refuses_is_a_config_error():
         check_settings(settings(rdkafka_no_such_thing="1"))
 
 
+@pytest.mark.parametrize(
+    ("mechanism", "named"), [("GSSAPI", r"sasl\.mechanism"), ("PLAIN", r"sasl\.(username|password)")]
+)
+def test_what_librdkafka_misses_is_an_error_that_names_the_property(mechanism, named):
+    """Both named `rdkafka`, which is no property. confluent_kafka's wheels speak no GSSAPI."""
+    config = ConsumerConfig.load(
+        None, {"security.protocol": "SASL_SSL", "sasl.mechanism": mechanism}, zookeeper_connect="z", group_id="g"
+    )
+    secure = Broker(0, "b", 9092, (Endpoint("SASL_SSL", "SASL_SSL", "b", 9092),), version=4)
+    with pytest.raises(ConfigError, match=rf"^{named}: librdkafka says"):
+        check_settings(query_settings(config, [secure]))
+
+
 def test_an_error_of_librdkafka_is_one_line_whatever_it_quotes():
     config = ConsumerConfig.load(None, {"rdkafka.debug": "a\nb"}, zookeeper_connect="z", group_id="g")
     with pytest.raises(ConfigError, match=r"^rdkafka\.debug: librdkafka says: [^\n]*a b[^\n]*$"):
