@@ -214,6 +214,8 @@ def _partition_number(name: str) -> int | None:
     """Return the number if the name is written as Kafka writes one: decimal, no sign, no leading zero."""
     if not (name.isascii() and name.isdigit()) or (name[0] == "0" and name != "0"):
         return None
+    if len(name) > len(str(_MAX_PARTITION)):  # int() raises ValueError for more than 4,300 digits
+        return None
     number = int(name)
     return number if number <= _MAX_PARTITION else None
 
