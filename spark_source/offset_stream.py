@@ -2,28 +2,27 @@
 
 ZooKeeper keeps no history. So a batch that Spark repeats after a failure is a new snapshot, and read_at shows its
 time. The executors read a snapshot. With changesOnly the driver reads it, compares it with the last one and returns
-the rows that differ; the first snapshot of a query is complete.
+the rows that differ in a column other than read_at; the first snapshot of a query is complete.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 
-from legacy_consumer.operations.admin.group_table import GroupPartition
+from spark_source.arrow import record_batch
 from spark_source.batch import GroupsPartition, log_notes, plan_groups
 from spark_source.errors import CheckpointError
-from spark_source.offsets import Facts, RequestedColumn
+from spark_source.offsets import RequestedColumn
 from spark_source.options import ReadOptions
 from spark_source.ranges import ALL_GROUPS
 from spark_source.snapshot import as_batch, read_snapshot
 from zk_layout.loggers import safe_logger
-from zk_layout.model import TopicPartition
 
 logger = safe_logger(__name__)
 
@@ -35,12 +34,11 @@ Seen: TypeAlias = "tuple[object, ...]"
 
 
 class ChangedRows(InputPartition):
-    """Rows that the driver read, with the facts for their columns."""
+    """Rows that the driver read."""
 
-    def __init__(self, rows: tuple[GroupPartition, ...], facts: Facts) -> None:
+    def __init__(self, batch: pa.RecordBatch) -> None:
         super().__init__(None)
-        self.rows = rows
-        self.facts = facts
+        self.batch = batch
 
 
 class ZkOffsetsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -99,7 +97,7 @@ class ZkOffsetsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read one task. Runs on an executor."""
         if isinstance(partition, ChangedRows):
-            yield as_batch(self._columns, partition.rows, partition.facts)
+            yield partition.batch
             return
         assert isinstance(partition, GroupsPartition)
         for rows, facts in read_snapshot(self._options, self._columns, partition.groups):
@@ -109,14 +107,14 @@ class ZkOffsetsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         found: list[InputPartition] = []
         now: dict[tuple[str, str, int], Seen] = {}
         for rows, facts in read_snapshot(self._options, self._columns, ALL_GROUPS):
-            seen = {(row.group, row.topic, row.partition): _seen(row, facts) for row in rows}
-            changed = tuple(
-                row
-                for row in rows
-                if self._before.get((row.group, row.topic, row.partition)) != seen[row.group, row.topic, row.partition]
-            )
+            values = [requested.column.values(rows, facts) for requested in self._columns]
+            compared = [own for column, own in zip(self._columns, values, strict=True) if column.source != "read_at"]
+            keys = [(row.group, row.topic, row.partition) for row in rows]
+            seen = dict(zip(keys, zip(keys, *compared, strict=True), strict=True))
+            changed = [number for number, key in enumerate(keys) if self._before.get(key) != seen[key]]
             if changed:
-                found.append(ChangedRows(changed, _of(changed, facts)))
+                batch = record_batch([requested.arrow for requested in self._columns], values)
+                found.append(ChangedRows(batch.take(pa.array(changed))))
             now.update(seen)
         self._before = now
         return found
@@ -124,26 +122,3 @@ class ZkOffsetsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
 
 def _now_ms() -> int:
     return time.time_ns() // 1_000_000
-
-
-def _seen(row: GroupPartition, facts: Facts) -> Seen:
-    """Return everything that makes two rows different, except the time when they were read."""
-    tp = TopicPartition(row.topic, row.partition)
-    return row, facts.start.get(tp), facts.end.get(tp), facts.states.get(tp), _members_of(row, facts)
-
-
-def _members_of(row: GroupPartition, facts: Facts) -> Mapping[tuple[str, str], str | None]:
-    return {key: text for key, text in facts.members.items() if key[0] == row.group}
-
-
-def _of(rows: Sequence[GroupPartition], facts: Facts) -> Facts:
-    """Return only the facts of these rows, since Spark pickles them."""
-    partitions = {TopicPartition(row.topic, row.partition) for row in rows}
-    groups = {row.group for row in rows}
-    return Facts(
-        {tp: at for tp, at in facts.start.items() if tp in partitions},
-        {tp: at for tp, at in facts.end.items() if tp in partitions},
-        {key: text for key, text in facts.members.items() if key[0] in groups},
-        {tp: state for tp, state in facts.states.items() if tp in partitions},
-        facts.read_at_ms,
-    )
