@@ -8,6 +8,7 @@ again before it plans the next batch, and ends if another member owns a partitio
 from __future__ import annotations
 
 from collections.abc import Collection
+from contextlib import suppress
 
 from legacy_consumer.member.consumer_id import make_consumer_id
 from rebalance.clock import SystemClock
@@ -24,7 +25,7 @@ from zk_layout.errors import (
 )
 from zk_layout.loggers import safe_logger
 from zk_layout.model import ConsumerRegistration, ConsumerThreadId, SubscriptionPattern, TopicPartition
-from zk_layout.paths import ConsumerIdsPath
+from zk_layout.paths import ConsumerIdsPath, OwnerPath
 from zk_layout.store import WatchEvent, ZkStore
 
 logger = safe_logger(__name__)
@@ -88,10 +89,15 @@ class GroupClaim:
         try:
             self._ownership.claim(dict.fromkeys(wanted - self._ownership.owned.keys(), thread), lambda: None)
         except PartitionOwnedError as error:
-            if set(error.owners.values()) == {str(thread)}:
+            if set(error.owners.values()) == {str(thread)} and self._end_with_a_session(error.owners):
                 raise self._not_over_yet() from error
             self.release()
             raise OwnershipLostError(self._group, dict(error.owners)) from error
+
+    def _end_with_a_session(self, partitions: Collection[TopicPartition]) -> bool:
+        """Return whether the owner znodes are ephemeral; a restored copy of ZooKeeper's data may hold others."""
+        stats = self._store.exists_many([OwnerPath(self._group, *tp).path for tp in partitions])
+        return all(stat is None or stat.ephemeral_owner for stat in stats)
 
     def _not_over_yet(self) -> SessionExpiredError:
         return SessionExpiredError(f"an earlier session of {self.consumer_id} is not over yet")
@@ -122,17 +128,22 @@ class GroupClaim:
         return Registrar(self._store, self._group, self.consumer_id, registration)
 
     def _stay_registered(self, registrar: Registrar) -> None:
-        """Create the registration again if another client deleted it, or write the present topics into it.
+        """Write the present topics into the registration, and create it again if another client deleted or replaced it.
 
-        Without it no commit succeeds, and `groups verify` reports partitions of other topics as wrongly owned.
+        Without it no commit succeeds, and `groups verify` reports partitions of other topics as wrongly owned. One that
+        another client made stays when this session ends, and the next query would find the group taken.
         """
-        try:
-            znode = self._store.get_data(registrar.path)
-        except NoNodeError:
-            logger.warning("group %s: another client deleted %s, I register again", self._group, registrar.path)
+        [znode] = self._store.get_data_many([registrar.path])
+        if znode is not None and znode.stat.ephemeral_owner != self._session_id:
+            with suppress(NoNodeError):
+                self._store.delete(registrar.path)
+            znode = None
+        if znode is None:
+            logger.warning(
+                "group %s: another client deleted or replaced %s, I register again", self._group, registrar.path
+            )
             registrar.register(self._session_id, _ignore)
-            return
-        if znode.data != registrar.data:
+        elif znode.data != registrar.data:
             self._store.set_data(registrar.path, registrar.data)
 
     def _register(self, registrar: Registrar) -> None:

@@ -146,6 +146,19 @@ def test_a_claim_whose_registration_was_deleted_registers_again(store):
     assert not verify_group(store, "g").problems
 
 
+def test_a_claim_makes_its_registration_again_in_the_place_of_one_that_no_session_ends(store):
+    claim = GroupClaim(store, "g")
+    claim.hold([A])
+    path = f"/consumers/g/ids/{claim.consumer_id}"
+    data = store.get_data(path).data
+    store.delete(path)
+    store.create(path, data)
+    claim.hold([A])
+    assert store.exists(path).ephemeral_owner == store.session_id
+    claim.release()
+    assert store.get_children("/consumers/g/ids") == ()
+
+
 def test_a_claim_is_registered_for_the_topics_that_it_reads_by_now(store):
     claim = GroupClaim(store, "g")
     claim.hold([A, B])
@@ -188,6 +201,17 @@ def test_a_group_with_members_is_not_claimed(store):
     assert caught.value.members == ("somebody",)
     assert str(caught.value).endswith("claimOwnership=true must be the only member in any case")
     assert store.get_children("/consumers/g/ids") == ("somebody",)
+
+
+def test_an_owner_znode_that_no_session_ends_is_not_waited_for_though_it_names_the_stream(store):
+    claim = GroupClaim(store, "g")
+    claim.hold([A])
+    owner = store.get_data("/consumers/g/owners/t/0").data
+    store.delete("/consumers/g/owners/t/0")
+    store.create("/consumers/g/owners/t/0", owner)
+    with pytest.raises(OwnershipLostError, match=f"t/0 by {owner.decode()}"):
+        claim.hold([A])
+    assert store.get_children("/consumers/g/ids") == ()
 
 
 def test_an_owned_partition_is_not_claimed_and_no_znode_is_left(store):
