@@ -17,7 +17,8 @@ from zk_layout.model import TopicPartition
 if TYPE_CHECKING:
     from legacy_consumer.fetching.columnar.segments import Bytes
 
-_PARTITION_FOLDER = re.compile(r"(.+)-(\d+)")
+_PARTITION_FOLDER = re.compile("(.+)-(0|[1-9][0-9]{0,9})")
+_MOST_PARTITION = 2**31 - 1
 
 
 def segments_of(place: Path) -> list[Path]:
@@ -52,7 +53,9 @@ def _refuse(error: OSError) -> NoReturn:
 def partition_of(path: Path) -> TopicPartition | None:
     """Return the partition of a file by its folder, `flights-0` for partition 0 of flights; None for another name."""
     found = _PARTITION_FOLDER.fullmatch(path.absolute().parent.name)
-    return TopicPartition(found[1], int(found[2])) if found else None
+    if found is None or int(found[2]) > _MOST_PARTITION:
+        return None
+    return TopicPartition(found[1], int(found[2]))
 
 
 @contextmanager

@@ -214,5 +214,7 @@ def test_files_that_cannot_be_read_as_asked_are_refused(tmp_path, caplog):
     deleted = written(tmp_path, "t-0.0123456789abcdef0123456789abcdef-delete", SOUND)
     assert reason(tmp_path).endswith("all segments are of partitions that were deleted")
     assert f"{deleted} is not read" in caplog.text
-    stray = written(tmp_path, "copied", SOUND)
-    assert reason(tmp_path).startswith(f"{stray}: its folder tells no topic and partition: name it as brokers do")
+    for folder in ("copied", "backup-20261128143000", "t-00", "t-٣"):
+        stray = written(tmp_path / folder, folder, SOUND)
+        told = f"{stray}: its folder tells no topic and partition: name it as brokers do"
+        assert reason(tmp_path / folder).startswith(told)
