@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from legacy_consumer.operations.cli.helpers.outputs import abandon_output
 from legacy_consumer.operations.cli.helpers.tables import Cell, Column
 from legacy_consumer.operations.cli.helpers.tables import print_table as print_rows
 from spark_source.arrow import ColumnType
@@ -50,11 +51,18 @@ def main(zookeeper: str, group: str, pairs: tuple[str, ...], *, as_json: bool) -
     except SparkReadError as error:
         click.echo(printable_lines(f"error: {error}"), err=True)
         sys.exit(1)
-    if as_json:
-        for row in rows:
-            click.echo(json.dumps(row.asDict(), default=_as_json).replace("\x7f", "\\u007f"))
-    else:
-        print_table(rows)
+    try:
+        if as_json:
+            for row in rows:
+                click.echo(json.dumps(row.asDict(), default=_as_json).replace("\x7f", "\\u007f"))
+        else:
+            print_table(rows)
+    except BrokenPipeError:
+        raise  # click ends the program without a word
+    except OSError as error:
+        abandon_output()
+        click.echo(f"error: cannot write: {error.strerror}", err=True)
+        sys.exit(1)
 
 
 def _end(number: int, _: FrameType | None) -> None:

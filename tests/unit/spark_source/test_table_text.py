@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import signal
+import sys
 from collections import defaultdict
+from pathlib import Path
+
+import pytest
+from pyspark.sql import Row
 
 from legacy_consumer.operations.cli.helpers import tables
+from spark_source import __main__ as command
 from spark_source.__main__ import print_table
+from spark_source.offsets import COLUMNS
 
 
 def test_owners_and_errors_are_shown_as_they_stand(capsys):
@@ -31,3 +39,16 @@ def test_a_narrow_terminal_shows_every_digit(monkeypatch, capsys):
 def test_a_pipe_gets_whole_names(capsys):
     print_table([defaultdict(lambda: None, group="g" * 200, topic="flights", partition=0, lag=432)])
     assert capsys.readouterr().out.splitlines()[1].split() == ["g" * 200, "flights", "0", "432"]
+
+
+@pytest.mark.parametrize("form", [(), ("--json",)])
+def test_an_output_that_cannot_be_written_is_an_error_of_one_line(form, monkeypatch, capsys):
+    row = {column.name: None for column in COLUMNS} | {"group": "g", "topic": "t", "partition": 0}
+    monkeypatch.setattr(command, "_read", lambda _: [Row(**row)])
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    with Path("/dev/full").open("w") as full:
+        monkeypatch.setattr(sys, "stdout", full)
+        with pytest.raises(SystemExit) as ended:
+            command.main(["--zookeeper", "h:1", "--group", "g", *form])
+    assert ended.value.code == 1
+    assert capsys.readouterr().err == "error: cannot write: No space left on device\n"
