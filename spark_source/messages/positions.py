@@ -87,7 +87,7 @@ def to_ranges(starts: Offsets, ends: Offsets, logs: Logs) -> tuple[list[OffsetRa
         earliest, latest = logs.earliest[tp], logs.latest[tp]
         # beyond the end of the log it is unknown what was read, so the read begins at the log's first offset
         start = earliest if wanted_start > latest else max(wanted_start, earliest)
-        end = min(max(wanted_end, start), latest) if wanted_start <= latest else latest
+        end = min(max(wanted_end, start), latest)
         if wanted_start > latest or wanted_start < min(earliest, wanted_end) or wanted_end > latest:
             lost.append(Lost(tp, wanted_start, wanted_end, earliest, latest))
         if end > start:

@@ -46,7 +46,7 @@ def ranges_in(
     whole, lost = to_ranges({tp: start}, {tp: end}, logs)
     inside = [OffsetRange(tp, max(each.start, share.start), min(each.end, share.end)) for each in whole]
     ranges = [each for each in inside if each.size > 0]
-    if start > latest:  # another log, of which all is read
+    if start > latest:  # another log, which is read from its begin
         return ranges, lost if share.start == 0 else []
     earliest = starting.kind is OffsetKind.EARLIEST or dict(starting.given).get(tp) == EARLIEST
     first = share.start if earliest and share.start > 0 else max(start, share.start)

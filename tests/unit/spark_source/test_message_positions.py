@@ -120,6 +120,7 @@ def test_json_for_other_partitions_than_there_are_is_refused():
         ),
         (150, 160, (10, 100), "t/0: 150 lies beyond its end, the log holds 10 to 100"),
         (100, 100, None, None),
+        (150, 40, (10, 40), "t/0: 150 lies beyond its end, the log holds 10 to 100"),
     ],
 )
 def test_offsets_outside_the_log_are_reported_exactly(start, end, range_read, loss):
