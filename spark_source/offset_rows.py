@@ -17,7 +17,7 @@ GroupOffsets: TypeAlias = "dict[str, dict[TopicPartition, int | None]]"
 
 _TYPES = {"group": ("string",), "topic": ("string",), "partition": ("int", "bigint"), "offset": ("bigint", "int")}
 _MOST_PARTITION = 2**31 - 1
-_NO_ZNODE = re.compile("[/\\x00-\\x1f\\x7f-\\x9f\\ud800-\\uf8ff\\ufff0-\\uffff]")
+_NO_ZNODE = re.compile("[/\\x00-\\x1f\\x7f-\\x9f\\ud800-\\uf8ff\\ufff0-\\U0010ffff]")
 """Characters that ZooKeeper accepts in no name."""
 
 

@@ -129,7 +129,7 @@ def _given(name: str, text: str) -> tuple[tuple[TopicPartition, int], ...]:
             raise ConfigError(name, text, f'topic {topic} must have {{"partition": offset, ...}}')
         for partition, offset in offsets.items():
             number = whole_number(partition, most=_MOST_PARTITION)
-            if number is None:
+            if number is None or str(number) != partition:  # 00 beside 0 would be a second offset of one partition
                 raise ConfigError(name, text, f"{partition!r} of topic {topic} is no partition")
             if type(offset) is not int or not EARLIEST <= offset <= _MOST_OFFSET:
                 raise ConfigError(

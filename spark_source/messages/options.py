@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from legacy_consumer.config import ConsumerConfig
+from legacy_consumer.config.cluster_config import check_name
 from rebalance.subscription import Blacklist, TopicFilter, Whitelist
 from spark_source.messages.kafka_options import KAFKA_SOURCE_OPTIONS
 from spark_source.messages.offset_spec import (
@@ -167,6 +168,8 @@ def parse_message_options(given: Mapping[str, str]) -> MessageOptions:
     own = found.own
     properties = found.properties
     group = own.get("group.id")
+    if group is None and "client.id" in properties:
+        check_name("client.id", str(properties["client.id"]))  # first: an error about group.id would mislead
     properties["group.id"] = group if group is not None else properties.get("client.id", "legacy-consumer")
     properties["auto.offset.reset"] = own.get("auto.offset.reset", "smallest")
     topics = _topics(own)

@@ -64,6 +64,7 @@ def test_options_in_any_case_reach_the_configuration():
         ({"fetcher": "fast"}, "fetcher", "auto or columnar or librdkafka"),
         ({"fetcher": "columnar", "rdkafka.debug": "all"}, "fetcher", "is not available"),
         ({"group.id": "a b"}, "group.id", "may hold only"),
+        ({"client.id": "a b"}, "client.id", "may hold only"),
         ({"kafka.client.id": "a"}, "kafka.client.id", "write it without the prefix, client.id"),
         ({"kafka.zookeeper.connect": "a"}, "kafka.zookeeper.connect", "write it without the prefix, zookeeper.connect"),
         (

@@ -60,6 +60,7 @@ def test_json_names_an_offset_for_each_partition():
         ('{"t":{"0":-3}}', "-3 of t/0 is no offset"),
         ('{"t":{"0":true}}', "True of t/0 is no offset"),
         ('{"t":{"0":1,"0":2}}', "a name stands in it twice"),
+        ('{"t":{"0":1,"00":2}}', "'00' of topic t is no partition"),
         ("2023-11-14T22:13:20", "says no time zone"),
         ("2023-99-14", "is no time"),
         ("-5", "must be committed"),
@@ -119,8 +120,8 @@ def test_json_for_other_partitions_than_there_are_is_refused():
             "t/0: 10 offsets from 0 on are gone and 20 before 120 are not there, the log holds 10 to 100",
         ),
         (150, 160, (10, 100), "t/0: 150 lies beyond its end, the log holds 10 to 100"),
-        (100, 100, None, None),
         (150, 40, (10, 40), "t/0: 150 lies beyond its end, the log holds 10 to 100"),
+        (100, 100, None, None),
     ],
 )
 def test_offsets_outside_the_log_are_reported_exactly(start, end, range_read, loss):

@@ -241,7 +241,7 @@ def checked(group):
     return list(check_batch(pa.RecordBatch.from_pydict(columns), tuple(columns), may_delete=False))
 
 
-@pytest.mark.parametrize("group", ["", ".", "..", "a/b", "a\nb", "a\0", "\x7f", "\x85", "\uf8ff", "\uffff"])
+@pytest.mark.parametrize("group", ["", ".", "..", "a/b", "a\nb", "a\0", "\x7f", "\x85", "\uf8ff", "\uffff", "a😀"])
 def test_a_group_name_that_zookeeper_refuses_is_an_error_of_one_line(group):
     with pytest.raises(OffsetWriteError) as caught:
         checked(group)
