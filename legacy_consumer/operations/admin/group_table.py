@@ -7,6 +7,7 @@ not want are not read.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -35,6 +36,7 @@ from zk_layout.store import ZkStore, Znode
 logger = safe_logger(__name__)
 
 _MAX_PARTITION = 2**31 - 1
+_PARTITION = re.compile("0|[1-9][0-9]{0,9}")
 _SHOWN = 3
 _NOTHING = WrittenOffset(None)
 
@@ -212,12 +214,9 @@ def _unclaimed(
 
 def _partition_number(name: str) -> int | None:
     """Return the number if the name is written as Kafka writes one: decimal, no sign, no leading zero."""
-    if not (name.isascii() and name.isdigit()) or (name[0] == "0" and name != "0"):
-        return None
-    if len(name) > len(str(_MAX_PARTITION)):  # int() raises ValueError for more than 4,300 digits
-        return None
-    number = int(name)
-    return number if number <= _MAX_PARTITION else None
+    # int() refuses thousands of digits, which any client can write
+    number = int(name) if _PARTITION.fullmatch(name) else None
+    return number if number is not None and number <= _MAX_PARTITION else None
 
 
 def _row(

@@ -138,6 +138,15 @@ def test_names_that_are_no_partitions_are_logged_and_left_out(store, caplog):
     assert "6 names are no partition numbers" in record.getMessage()
 
 
+def test_a_name_of_thousands_of_digits_is_no_partition_and_hides_no_other(store, caplog):
+    """int() refuses so many digits, and the error ended every command about all groups, and each refresh of metrics."""
+    put(store, f"/consumers/g/offsets/t/{'1' * 5000}", b"1")
+    put(store, f"/consumers/g/owners/t/{'2' * 5000}", b"g_a-0")
+    commit(store, "g", "t", 0, 1)
+    assert brief(read_group_partitions(store, ["g"])) == [("g", "t", 0, 1, None)]
+    assert all("1 names are no partition numbers" in record.getMessage() for record in caplog.records)
+
+
 def test_pruned_groups_topics_and_partitions_are_never_read(store):
     for group in ("g", "h"):
         for topic in ("t", "u"):
