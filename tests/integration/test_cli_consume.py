@@ -282,6 +282,19 @@ def test_a_group_of_its_own_leaves_nothing_behind(kafka, store, topic):
     assert store.get_children("/consumers") == before
 
 
+def test_a_group_of_its_own_leaves_nothing_behind_though_standard_error_has_no_reader(kafka, store, topic):
+    """As after `2>&1 | head`."""
+    produce(kafka, topic, numbered(8))
+    before = store.get_children("/consumers")
+    read, write = os.pipe()
+    os.close(read)
+    args = command(kafka, "--topic", topic, "--from-beginning", "--max-messages", "8")
+    done = subprocess.run(args, stdout=subprocess.PIPE, stderr=write, cwd=ROOT, timeout=60)
+    os.close(write)
+    assert (done.returncode, len(done.stdout.splitlines())) == (0, 8)
+    assert store.get_children("/consumers") == before
+
+
 def test_a_group_from_the_properties_file_is_not_deleted(kafka, store, topic, group, tmp_path):
     produce(kafka, topic, numbered(8))
     file = tmp_path / "consumer.properties"

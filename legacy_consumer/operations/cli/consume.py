@@ -35,7 +35,7 @@ from legacy_consumer.operations.cli.helpers.outputs import require_output
 from legacy_consumer.operations.cli.helpers.times import FiniteRange
 from legacy_consumer.sandbox.nodes.awaiting import await_cluster
 from rebalance.subscription import Blacklist, TopicFilter, Whitelist
-from zk_layout.errors import NoNodeError
+from zk_layout.errors import LegacyConsumerError, NoNodeError
 from zk_layout.loggers import safe_logger
 from zk_layout.model import TopicPartition
 from zk_layout.paths import BrokerIdsPath, GroupPath, OffsetsPath, TopicPath, TopicsPath, broker_ids
@@ -134,7 +134,7 @@ def consume(
     metrics_port: int | None,
     metrics_host: str,
 ) -> None:
-    """Join a group and print its messages, until Ctrl-C or SIGTERM.
+    """Join a group and print its messages, until Ctrl-C or SIGTERM, or until the terminal is closed.
 
     Without --group, and without group.id in the configuration, the group is console-consumer-<number>, and its znodes
     in ZooKeeper are deleted at the end.
@@ -181,10 +181,12 @@ def consume(
                     timeout_ms = config.consumer_timeout_ms
                 consume_to(connector, joined, printer, ending, max_messages=max_messages, timeout_ms=timeout_ms)
         finally:
-            click.echo(f"Processed a total of {printer.printed} messages", err=True)
-            if own_group:
-                with open_store(config) as store:
-                    delete_group(store, config.group_id)
+            try:
+                click.echo(f"Processed a total of {printer.printed} messages", err=True)
+            finally:
+                # also if standard error is closed, as after `2>&1 | head`
+                if own_group:
+                    _delete_own(config)
     ctx.exit(ending.exit_code)
 
 
@@ -234,6 +236,16 @@ def _unused_group(store: ZkStore, config: ConsumerConfig) -> ConsumerConfig:
     while store.exists(GroupPath(name).path) is not None:
         name = _group_name()
     return dataclasses.replace(config, group_id=name)
+
+
+def _delete_own(config: ConsumerConfig) -> None:
+    """Delete the group whose name this command made up. Raises: click.ClickException that names the group."""
+    try:
+        with open_store(config) as store:
+            delete_group(store, config.group_id)
+    except (LegacyConsumerError, click.ClickException) as error:
+        reason = error.message if isinstance(error, click.ClickException) else error
+        raise click.ClickException(f"group {config.group_id} stays in ZooKeeper: {reason}") from error
 
 
 def _check(

@@ -1,5 +1,5 @@
-"""Ctrl-C and other signals. Ending: for a command that must finish what it has begun. unwound_by_signals: for a
-command whose cleanup must run, whichever signal ends it.
+"""Ctrl-C, SIGTERM, and SIGHUP of a closed terminal. Ending: for a command that must finish what it has begun.
+unwound_by_signals: for a command whose cleanup must run, whichever signal ends it.
 
 Before the command has begun to change anything, the first signal ends it at once. After wait_for_end, the first signal
 only sets a flag, which the command checks between two steps; a handler that did more could wait for a lock that its own
@@ -25,7 +25,7 @@ if sys.version_info >= (3, 11):
 else:
     from typing_extensions import Self
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class StopRequestedError(SystemExit):
@@ -106,12 +106,17 @@ class Ending:
 
     @property
     def exit_code(self) -> int:
-        """130 for Ctrl-C, as shells expect; 0 for SIGTERM, the usual way to stop a consumer, and without a signal."""
-        return 130 if self.signal_number == signal.SIGINT else 0
+        """130 for Ctrl-C and 129 for a closed terminal, as shells expect.
+
+        0 without a signal, and for SIGTERM, the usual way to stop a consumer.
+        """
+        return 0 if self.signal_number is None or self.signal_number == signal.SIGTERM else 128 + self.signal_number
 
     def __enter__(self) -> Self:
         for number in _SIGNALS:
-            self._before[number] = signal.signal(number, self._on_signal)
+            # nohup makes a process ignore SIGHUP
+            if number is not signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
+                self._before[number] = signal.signal(number, self._on_signal)
         return self
 
     def __exit__(

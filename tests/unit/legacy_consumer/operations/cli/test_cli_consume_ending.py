@@ -10,9 +10,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 
+from legacy_consumer.config import ConsumerConfig
 from legacy_consumer.operations.cli.console_consumer import Printer, print_streams
+from legacy_consumer.operations.cli.consume import _delete_own
 from legacy_consumer.operations.cli.helpers.ending import Ending
 from legacy_consumer.operations.cli.helpers.message_lines import lines_in
 from tests.support.fake_kafka import FakeMessage
@@ -97,6 +100,34 @@ def test_later_the_first_signal_is_a_request_and_the_second_ends_it(number, exit
     assert reached == [True]
     assert ending.exit_code == exit_code
     assert handlers() == before
+
+
+def test_a_closed_terminal_is_a_request_to_end_unless_nohup_ignores_it():
+    """A member ended without a commit and without leaving, and a group of its own stayed for ever."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    try:
+        with Ending() as ending:
+            ending.wait_for_end()
+            signal.raise_signal(signal.SIGHUP)
+            assert ending.requested
+        assert ending.exit_code == 129
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        with Ending() as ending:
+            ending.wait_for_end()
+            signal.raise_signal(signal.SIGHUP)
+            assert not ending.requested
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_a_group_of_its_own_that_cannot_be_deleted_is_named():
+    config = ConsumerConfig.load(
+        zookeeper_connect="127.0.0.1:1", group_id="console-consumer-7", zookeeper_connection_timeout_ms=200
+    )
+    with pytest.raises(click.ClickException) as caught:
+        _delete_own(config)
+    assert caught.value.message.startswith("group console-consumer-7 stays in ZooKeeper: no ZooKeeper answered at")
 
 
 def test_without_a_signal_the_exit_code_is_0():
