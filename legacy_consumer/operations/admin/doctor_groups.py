@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from legacy_consumer.fetching.fetcher import LogOffsets
 from legacy_consumer.offsets.judgement import Verdict
-from legacy_consumer.offsets.topic_partitions import list_topic_names
+from legacy_consumer.offsets.topic_partitions import is_topic_name, list_topic_names
 from legacy_consumer.operations.admin.doctor_leftovers import DAY_MS, foreign_names, unused_groups
 from legacy_consumer.operations.admin.doctor_offsets import offsets_of_group, silent_logs, stalled
 from legacy_consumer.operations.admin.findings import Finding, Severity, about_group, not_permitted, some
@@ -68,7 +68,8 @@ def examine_groups(
     foreign, _ = read_apart([one.group for one in use], lambda group_names: list(foreign_names(store, group_names)))
     unused = find_unused(use, now_ms=now_ms, older_than_ms=stale_after_ms)
     quiet = {one.group for one in [*unused, *(one for one in use if one.is_migrated or one.open_migration is not None)]}
-    topics = set(list_topic_names(store))
+    # no broker takes other names, so no offset of such a topic can be reset
+    topics = {name for name in list_topic_names(store) if is_topic_name(name)}
     groups = describe_groups(store, log_offsets, names)
     if looked is not None:
         looked["group"] += len(groups)

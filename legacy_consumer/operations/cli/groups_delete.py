@@ -49,17 +49,17 @@ def delete(
     for group in groups:
         check_group(group)
     if topic is not None:
-        if ":" in topic:
-            raise click.UsageError(
-                f"--topic {topic!r}: name a topic without its partitions. `offsets export` and `offsets import` keep "
-                "the offsets of the others."
-            )
         check_name("topic", topic)
     with open_store(load_cluster_config(cluster)) as store:
         use = read_use(store, list(dict.fromkeys(groups)))
         missing = [group for group in groups if group not in {one.group for one in use}]
         if missing:
             raise NoSuchGroupError(missing[0])
+        if topic is not None and ":" in topic and not any(one.tree.below(topic) for one in use):
+            raise click.UsageError(
+                f"--topic {topic!r}: name a topic without its partitions. `offsets export` and `offsets import` keep "
+                "the offsets of the others."
+            )
         for one in use:
             refuse_held(store, one.tree, topic)
         refuse_removal(use, topic)

@@ -199,6 +199,21 @@ def test_a_command_that_the_doctor_proposes_changes_only_what_the_finding_names(
     assert findings(cluster).keys() <= {"stopped"}
 
 
+def test_a_topic_of_a_name_that_no_broker_takes_spoils_no_command_that_the_doctor_proposes(cluster, tmp_path):
+    """The command named all partitions of the group, and --topic took one of the names for a wrong choice."""
+    cluster.topic("t", (0, 50))
+    cluster.put("/consumers/g/offsets/t/0", " 7")
+    for odd in ("a b", "a:b", "a:0"):
+        cluster.topic(odd, (0, 50))
+        cluster.put(f"/consumers/g/offsets/{odd}/0", " 7")
+    typed = [shlex.split(command)[1:] for finding in findings(cluster).values() for command in finding["commands"]]
+    for words in typed:
+        done = cluster.run(*with_options(words, "--execute", "--backup-dir", str(tmp_path)))
+        assert done.code == 0, (words, done)
+    offsets = {path: data for path, data in cluster.tree().items() if path.count("/") == 5}
+    assert offsets == {"/consumers/g/offsets/t/0": b"0"}
+
+
 def test_a_topic_is_left_only_if_none_of_its_partitions_counts(cluster):
     cluster.topic("t", (0, 50))
     cluster.commit("g", "t", 10, 7)
