@@ -15,6 +15,7 @@ from legacy_consumer.errors import BrokersUnavailableError, MigrationRefusedErro
 from legacy_consumer.fetching.brokers import read_brokers
 from legacy_consumer.fetching.librdkafka import open_group_offsets, open_log_offsets
 from legacy_consumer.fetching.librdkafka.client_groups import read_kafka_members
+from legacy_consumer.operations.admin.change_progress import ChangeProgress
 from legacy_consumer.operations.admin.errors import DamagedRecordError
 from legacy_consumer.operations.admin.findings import shell_command
 from legacy_consumer.operations.admin.group_list import list_groups
@@ -37,6 +38,7 @@ from legacy_consumer.operations.admin.migration.finish import finish_refusals
 from legacy_consumer.operations.admin.migration.picture import has_offsets_in_kafka
 from legacy_consumer.operations.admin.migration.record import decode_record, forget_record
 from legacy_consumer.operations.cli.helpers.ending import unwound_by_signals
+from legacy_consumer.operations.cli.helpers.execution import say_touched
 from legacy_consumer.operations.cli.helpers.group_names import check_group
 from legacy_consumer.operations.cli.helpers.group_tables import count
 from legacy_consumer.operations.cli.helpers.lasting_output import outlasts_reader
@@ -342,14 +344,17 @@ def finish(
                 raise click.exceptions.Exit(1)
             say_error("Nothing was written: add --execute to do it.")
             return
-        outcome = finish_migration(
-            sides,
-            look,
-            backup or backup_file(group, sides.clock.wall_ms()),
-            delete=trees[0] if delete and trees else None,
-            accept_ahead=accept_ahead,
-        )
-    click.echo(f"Finished. The offsets of both sides before are in {outcome.backup}.")
+        file = backup or backup_file(group, sides.clock.wall_ms())
+        tree = trees[0] if delete and trees else None
+        progress = ChangeProgress()
+        try:
+            finish_migration(sides, look, file, delete=tree, accept_ahead=accept_ahead, progress=progress)
+        except BaseException as error:
+            say_touched(error, {group: progress}, ())
+            if progress.may_be_changed:
+                say_error(f"The offsets of both sides before are in {file}.")
+            raise
+    click.echo(f"Finished. The offsets of both sides before are in {file}.")
 
 
 @migrate.command(

@@ -10,6 +10,7 @@ import pytest
 from legacy_consumer.errors import BrokersUnavailableError
 from legacy_consumer.operations.cli import kafka_offsets
 from tests.simulation.operators.world import PARTITIONS, OperatorsWorld
+from zk_layout.errors import ConnectionLostError
 
 
 @pytest.fixture
@@ -112,6 +113,36 @@ def test_a_step_that_a_signal_ends_says_how_far_it_came(world, number):
         signal.signal(signal.SIGHUP, before)
     assert done.code == 128 + number
     assert "0 of 3 partitions of group 'g' were written to Kafka, and it is not known whether more were" in done.err
+
+
+@pytest.mark.parametrize("is_lost", [False, True], ids=["stopped", "ZooKeeper is lost"])
+def test_a_finish_that_does_not_know_whether_it_deleted_the_group_says_so_and_names_its_backup(world, is_lost):
+    assert migrate(world, "apply").code == 0
+
+    def stop():
+        if is_lost:
+            raise ConnectionLostError("lost")
+        signal.raise_signal(signal.SIGTERM)
+
+    world.before_write = stop
+    done = migrate(world, "finish", "--delete")
+    assert done.code == (1 if is_lost else 128 + signal.SIGTERM)
+    assert "It is not known whether group g is changed: see `legacy-consumer offsets export g`\n" in done.err
+    assert f"The offsets of both sides before are in {world.folder / '2.json'}.\n" in done.err
+    assert (world.folder / "2.json").exists()
+
+
+def test_a_finish_that_a_member_stops_before_it_has_deleted_anything_leaves_no_backup(world):
+    assert migrate(world, "apply").code == 0
+
+    def join():
+        world.before_write = lambda: None
+        world.put("/consumers/g/ids/late", "{}")
+
+    world.before_write = join
+    done = migrate(world, "finish", "--delete")
+    assert (done.code, "group 'g' has 1 member" in done.err) == (1, True)
+    assert [file.name for file in world.folder.iterdir()] == ["1.json"]
 
 
 def test_consume_deletes_no_group_whose_migration_is_open(world):
