@@ -108,7 +108,8 @@ class Client:
         """Note an error that concerns no partition; librdkafka calls this while it is polled."""
         if error.code() == _Code._ALL_BROKERS_DOWN:
             if not self.brokers_down:
-                logger.warning("no broker can be reached: %s", error.str())
+                # librdkafka's text counts other brokers than these: "0/2 brokers are down"
+                logger.warning("no broker can be reached")
             self.brokers_down = self.may_stand_still = True
         elif error.code() in _REFUSED:
             self._refusals += 1

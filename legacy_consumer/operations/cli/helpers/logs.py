@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import logging
 import sys
+import threading
 from typing import TYPE_CHECKING, TextIO
 
 from legacy_consumer.json_logs import JsonLogFormatter, Member
+from zk_layout.loggers import safe_logger
 from zk_layout.plain_text import printable
 from zk_layout.shown import shown
+
+logger = safe_logger(__name__)
 
 FORMATS = ("text", "json")
 _LEVELS = (logging.WARNING, logging.INFO, logging.DEBUG)
@@ -43,6 +47,16 @@ def name_member(member: Member) -> None:
     formatter = _handler().formatter
     if isinstance(formatter, JsonLogFormatter):
         formatter.watch(member)
+
+
+def log_ends_of_threads() -> None:
+    """Log an error that ends a thread like any other record, where Python would print a traceback."""
+    threading.excepthook = _log_end_of_thread
+
+
+def _log_end_of_thread(ended: threading.ExceptHookArgs) -> None:
+    if ended.exc_value is not None and not isinstance(ended.exc_value, SystemExit):
+        logger.error("%s ended", "a thread" if ended.thread is None else ended.thread.name, exc_info=ended.exc_value)
 
 
 def shows_tracebacks() -> bool:

@@ -77,6 +77,13 @@ class Queue:
         return self._given.pop(0) if self._given else []
 
 
+def test_brokers_that_cannot_be_reached_are_told_without_a_count_that_contradicts_it(caplog):
+    handle = ConsumerHandle({"bootstrap.servers": "", "group.id": "g"})
+    handle.on_error(KafkaError(KafkaError._ALL_BROKERS_DOWN, "0/2 brokers are down"))
+    assert [record.getMessage() for record in caplog.records] == ["no broker can be reached"]
+    handle.close()
+
+
 def test_messages_that_were_queued_before_the_brokers_were_gone_do_not_tell_that_librdkafka_fetches_again():
     """A stream that got nothing any more after its broker was killed and restarted had had such messages."""
     handle = ConsumerHandle({"bootstrap.servers": "", "group.id": "g"})

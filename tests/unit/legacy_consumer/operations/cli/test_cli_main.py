@@ -186,6 +186,20 @@ def test_invalid_settings_are_an_error_of_one_line_before_any_connection(args, c
     assert complaint in line
 
 
+def test_an_error_that_ends_a_thread_is_one_line():
+    """kazoo's thread ends so if a server answers with nonsense, and Python printed its traceback."""
+    ends = (
+        "import sys, threading; sys.argv[1:] = ['--version']\n"
+        "from legacy_consumer.__main__ import program\n"
+        "try: program()\nexcept SystemExit: pass\n"
+        "thread = threading.Thread(target=lambda: 1 / 0, name='zk\\nloop')\n"
+        "thread.start(); thread.join()"
+    )
+    done = subprocess.run([sys.executable, "-c", ends], capture_output=True, text=True, cwd=ROOT, timeout=60)
+    [line] = done.stderr.splitlines()
+    assert line.endswith(r"ERROR zk\nloop ended: ZeroDivisionError: division by zero")
+
+
 def test_a_zookeeper_that_does_not_answer_is_one_line_within_the_timeout():
     done = run("groups", "list", "--zookeeper", "127.0.0.1:1", "--property", "zookeeper.connection.timeout.ms=300")
     assert (done.returncode, done.stdout) == (1, "")
