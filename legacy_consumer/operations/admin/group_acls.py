@@ -6,6 +6,7 @@ two ACLs describe a group: that of the folder, and that of the znodes in it. Zno
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -16,6 +17,9 @@ from zk_layout.paths import GroupPath, OffsetPath, OffsetsPath, OwnersPath, Topi
 from zk_layout.store import AclEntries, AclEntry, ZkStore
 
 logger = safe_logger(__name__)
+
+_HALF_CHARACTER = re.compile("[\ud800-\udfff]")
+"""JSON can have it, and no request can."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +45,9 @@ def _entries(value: object) -> AclEntries:
     found = []
     for entry in value if isinstance(value, list) else ():
         match entry:
-            case [int(permissions), str(scheme), str(name)] if 0 < permissions < 32 and scheme:
+            case [int(permissions), str(scheme), str(name)] if (
+                0 < permissions < 32 and scheme and not _HALF_CHARACTER.search(scheme + name)
+            ):
                 found.append(AclEntry(permissions, scheme, name))
             case _:
                 raise ValueError("an entry of an ACL is no [permissions, scheme, id]")

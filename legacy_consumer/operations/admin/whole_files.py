@@ -29,7 +29,7 @@ def replace_whole(file: Path, text: str, *, private: bool = False) -> None:
     A symbolic link stays, and its target is replaced. A pipe or a device is written into.
     Raises: OSError.
     """
-    file = file.resolve()
+    file = Path(os.path.realpath(file))  # Path.resolve() raises RuntimeError for links that lead in a circle
     if file.exists() and not file.is_file():
         file.write_text(text, encoding="utf-8")
         return

@@ -43,6 +43,8 @@ from zk_layout.store import ZkStore
 
 logger = safe_logger(__name__)
 
+_LONGEST_MS = 2**63 - 1
+
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
@@ -81,7 +83,9 @@ Examples:
     "migration of the group is open.",
 )
 @click.option("--max-messages", metavar="N", type=click.IntRange(min=1), help="End after this number of messages.")
-@click.option("--timeout-ms", metavar="N", type=click.IntRange(min=1), help="End when no message came for this time.")
+@click.option(
+    "--timeout-ms", metavar="N", type=click.IntRange(1, _LONGEST_MS), help="End when no message came for this time."
+)
 @click.option(
     "--streams", metavar="N", type=click.IntRange(min=1), default=1, show_default=True, help="The number of streams."
 )

@@ -12,8 +12,8 @@ from zk_layout.paths import BrokerIdsPath, broker_ids
 def ensure_topic(config: ClusterConfig, topic: str, partitions: int, replication_factor: int) -> bool:
     """Create the topic unless it is there; True if it was created.
 
-    Raises: ConfigError for a name that brokers refuse, for fewer brokers than replicas, and if the topic is there with
-    another number of partitions; ZooKeeperError.
+    Raises: ConfigError for a name that brokers refuse, for fewer brokers than replicas or too many partitions, and if
+    the topic is there with another number of partitions; ZooKeeperError.
     """
     check_topic_name(topic)
     store = KazooStore(config.zk_settings())

@@ -21,6 +21,12 @@ def test_more_replicas_than_brokers_are_refused(factor):
         spread_replicas(range(1), range(3), factor)
 
 
+@pytest.mark.parametrize("many", [30_001, 10**9])
+def test_more_partitions_than_fit_into_a_znode_are_refused_at_once(many):
+    with pytest.raises(ConfigError, match="must be at most 30000: a znode"):
+        spread_replicas(range(many), range(3), 1)
+
+
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "a b", "ä", "a" * 250])
 def test_a_name_that_brokers_refuse_is_refused(name):
     with pytest.raises(ConfigError, match="a topic's name has 1 to 249"):

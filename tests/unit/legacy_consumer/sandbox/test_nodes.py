@@ -62,7 +62,7 @@ def test_a_broker_waits_for_zookeeper_with_the_credentials_and_the_tls_that_the_
     assert (config.zookeeper_ssl_client_enable, config.zookeeper_auth_digest) == (True, "u:p")
 
 
-@pytest.mark.parametrize("advertised", ["k", ":9092", "k:", "k:0", "k:65536", "k:²", "a b:9092", "k/x:9092", "k:1:2"])
+@pytest.mark.parametrize("advertised", ["k", ":9092", "k:", "k:0", "k:65536", "k:²", "a b:9092", "k/x:9092", "k:1:2", "k:" + "9" * 5000])
 def test_a_broker_that_no_client_can_reach_is_refused_before_anything_is_written(tmp_path, advertised):
     """The broker itself ended with a stack trace, some seconds later."""
     with pytest.raises(ConfigError, match="must be HOST:PORT"):

@@ -1,5 +1,7 @@
 """ACLs of a group: in files, in plans, and as the doctor sees them."""
 
+import json
+
 import pytest
 
 from legacy_consumer.operations.admin.backups import write_backups
@@ -35,6 +37,16 @@ def secured(store, group, *partitions):
 def test_a_backup_contains_the_acls_of_the_group():
     text = write_offsets({"g": {T0: 5}, "open": {T0: 1}}, OffsetFormat.JSON, acls={"g": SECURED, "other": SECURED})
     assert read_offsets(text, "f").acls == {"g": SECURED}
+
+
+@pytest.mark.parametrize("entry", ['"world", "\\ud800"', '"\\ud800", "anyone"'])
+def test_an_acl_with_half_a_character_is_refused_with_the_file(entry):
+    """It was refused as a defect when it was sent, behind the backup."""
+    text = write_offsets({"g": {T0: 5}}, OffsetFormat.JSON, acls={"g": GroupAcls(EVERYBODY, EVERYBODY)})
+    document = json.loads(text)
+    document["acls"]["g"]["folder"] = json.loads(f"[[31, {entry}]]")
+    with pytest.raises(BadOffsetFileError, match="an entry of an ACL is no"):
+        read_offsets(json.dumps(document), "f")
 
 
 @pytest.mark.parametrize(("acls", "mode"), [({"g": SECURED}, 0o600), ({}, 0o666)])

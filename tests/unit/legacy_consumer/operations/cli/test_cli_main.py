@@ -153,6 +153,7 @@ def test_the_module_runs_as_the_command():
         (["consume", "--zookeeper", "h:1"], "exactly one of --topic, --whitelist and --blacklist"),
         ([*CONSUME_T, "--whitelist", "t"], "exactly one of"),
         ([*CONSUME_T, "--max-messages", "0"], "--max-messages"),
+        ([*CONSUME_T, "--timeout-ms", "9" * 400], "--timeout-ms"),
         ([*CONSUME_T, "--key-separator", "\\x"], "--key-separator"),
         (
             [*CONSUME_T, "--from-beginning", "--property", "auto.offset.reset=largest"],

@@ -433,3 +433,11 @@ def test_a_link_stays_a_link_and_a_pipe_a_pipe_when_they_are_written_to(tmp_path
     with pytest.raises(OSError):
         replace_whole(tmp_path, "a folder")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "pipe", "there"]
+
+
+def test_a_link_that_leads_to_itself_is_replaced(tmp_path):
+    """Path.resolve() raises RuntimeError for it before Python 3.13, and that was told as a defect."""
+    link = tmp_path / "link"
+    link.symlink_to(link)
+    replace_whole(link, "after")
+    assert (link.is_symlink(), link.read_text()) == (False, "after")
