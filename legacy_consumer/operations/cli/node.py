@@ -7,7 +7,6 @@ import functools
 import os
 import signal
 import sys
-import threading
 from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
@@ -18,6 +17,7 @@ from legacy_consumer.embedded import KAFKA_VERSIONS
 from legacy_consumer.operations.cli.helpers.options import ClusterOptions, cluster_options, load_cluster_config
 from legacy_consumer.operations.cli.helpers.times import FiniteRange
 from legacy_consumer.sandbox.nodes import KafkaNode, ZooKeeperNode, await_cluster, ensure_topic, produce_flights
+from zk_layout.signals import Flag
 
 wait_option = click.option(
     "--wait",
@@ -157,7 +157,8 @@ def flights(cluster: ClusterOptions, topic: str, rate: float, limit: int | None,
     """Produce the flights of 2013 from New York City, keyed by carrier, each acknowledged by all replicas."""
     config = load_cluster_config(cluster)
     await_cluster(config, wait_s, brokers=1, topic=topic, tell=_tell)
-    stop = threading.Event()
+    # not an Event: its set() would wait for a lock that the interrupted thread may hold in stop.wait()
+    stop = Flag()
 
     def end(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
         stop.set()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from types import SimpleNamespace
 
 import pytest
@@ -49,6 +50,24 @@ def test_a_name_that_no_topic_can_have_is_not_waited_for(store, topic):
     assert told == []
 
 
+def test_a_signal_in_the_middle_of_a_wait_ends_the_flights(monkeypatch):
+    """The handler waited for the lock of the wait that it had interrupted, and no signal ended the command any more."""
+
+    def produce(*_, stop, **__):
+        assert stop.wait_for(lambda: signal.raise_signal(signal.SIGTERM) or stop.is_set(), 60)
+        return 7
+
+    monkeypatch.setattr(node, "await_cluster", lambda *_, **__: None)
+    monkeypatch.setattr(node, "produce_flights", produce)
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        done = CliRunner().invoke(node.node, ["flights", "--zookeeper=zk:2181"])
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    assert (done.exit_code, done.stdout) == (0, "7 flights produced into topic flights\n")
+
+
 def test_a_broker_waits_for_zookeeper_with_the_credentials_and_the_tls_that_the_command_was_given(monkeypatch):
     waited = []
     monkeypatch.setattr(node, "KafkaNode", lambda *_: SimpleNamespace(prepare=lambda: ["java"]))
@@ -62,7 +81,9 @@ def test_a_broker_waits_for_zookeeper_with_the_credentials_and_the_tls_that_the_
     assert (config.zookeeper_ssl_client_enable, config.zookeeper_auth_digest) == (True, "u:p")
 
 
-@pytest.mark.parametrize("advertised", ["k", ":9092", "k:", "k:0", "k:65536", "k:²", "a b:9092", "k/x:9092", "k:1:2", "k:" + "9" * 5000])
+@pytest.mark.parametrize(
+    "advertised", ["k", ":9092", "k:", "k:0", "k:65536", "k:²", "a b:9092", "k/x:9092", "k:1:2", "k:" + "9" * 5000]
+)
 def test_a_broker_that_no_client_can_reach_is_refused_before_anything_is_written(tmp_path, advertised):
     """The broker itself ended with a stack trace, some seconds later."""
     with pytest.raises(ConfigError, match="must be HOST:PORT"):
