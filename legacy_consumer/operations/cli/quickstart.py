@@ -13,6 +13,8 @@ from typing import TypeAlias
 import click
 from rich.console import Console
 
+from legacy_consumer.operations.cli.helpers.lasting_output import outlasts_reader
+
 _Handler: TypeAlias = "Callable[[int, FrameType | None], object] | int | None"
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -28,6 +30,7 @@ class _Interrupted(BaseException):
 
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON; progress goes to standard error.")
+@outlasts_reader()
 def quickstart(as_json: bool) -> None:
     """Run a group on real servers and real data, and check that it loses no message.
 

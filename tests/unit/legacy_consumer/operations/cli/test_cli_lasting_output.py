@@ -6,10 +6,14 @@ import json
 import os
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from legacy_consumer.operations.cli import main
 from legacy_consumer.operations.cli.helpers import removals
+from legacy_consumer.sandbox.quickstart import screen as screen_module
+from legacy_consumer.sandbox.quickstart import story
 from tests.simulation.operators.world import OperatorsWorld
 from tests.support.memory_cluster import cluster_of_unused_groups
 
@@ -114,3 +118,22 @@ def test_a_step_of_a_migration_is_made_without_a_reader(monkeypatch, tmp_path, u
 def test_an_exit_code_that_is_a_verdict_needs_no_reader(cluster, unread, command, code):
     cluster.join("a", "m", '{"t":1}', ("t", 7), ephemeral=False)
     assert cluster.run_into(unread, sys.stderr, *command) == code
+
+
+@pytest.mark.parametrize(("failures", "code"), [([], 0), (["a flight is lost"], 1)])
+def test_a_quickstart_goes_on_without_a_reader_and_its_exit_code_tells_of_lost_flights(
+    monkeypatch, unread, failures, code
+):
+    """rich ends a program with exit code 1 and without a word if its output has no reader."""
+
+    def run_story(screen, **_):
+        for second in range(3):
+            screen.say(second, "something happened")
+        return SimpleNamespace(failures=failures)
+
+    monkeypatch.setattr(story, "run_story", run_story)
+    monkeypatch.setattr(screen_module, "print_summary", lambda console, report: console.print(report.failures))
+    monkeypatch.setattr(sys, "stdout", unread)
+    with pytest.raises(SystemExit) as ended:
+        main(["quickstart"])
+    assert ended.value.code == code
