@@ -110,11 +110,9 @@ def spread_replicas(partitions: range, brokers: Sequence[int], replication_facto
         raise ConfigError(
             "replication factor", replication_factor, f"must be 1 to {len(brokers)}, the number of brokers"
         )
-    if len(partitions) * replication_factor > _MOST_REPLICAS:
-        most = _MOST_REPLICAS // replication_factor
-        raise ConfigError(
-            "partitions", len(partitions), f"must be at most {most}: a znode holds the replicas of no more"
-        )
+    most = _MOST_REPLICAS // replication_factor
+    if partitions.stop > most:
+        raise ConfigError("partitions", partitions.stop, f"must be at most {most}: a znode holds no more replicas")
     return {
         partition: tuple(brokers[(partition + replica) % len(brokers)] for replica in range(replication_factor))
         for partition in partitions
