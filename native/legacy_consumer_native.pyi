@@ -42,7 +42,7 @@ class Columns:
         """
     @property
     def nbytes(self) -> int:
-        """The bytes in memory; a slice keeps those of all records."""
+        """The bytes in memory. A slice keeps the whole memory of the columns from which it was cut."""
     def slice(self, start: int, stop: int, /) -> Columns:
         """Return the records from start, included, to stop, excluded, as far as they exist."""
     def offset(self, row: int, /) -> int: ...

@@ -28,7 +28,7 @@ def set_of(characters: Iterable[str]) -> CharSet:
 
 
 def set_of_range(first: int, last: int) -> CharSet:
-    """Return the set of the code points first to last, both included, without those beyond ASCII."""
+    """Return the set of the ASCII code points from first to last, both included."""
     last = min(last, 127)
     return ((1 << (last + 1)) - (1 << first)) if first <= last else NOTHING
 

@@ -303,7 +303,7 @@ class Ownership:
     def _delete_chunk(
         self, chunk: Sequence[tuple[TopicPartition, Op]], *, trust_watches: bool = False, and_registration: bool = False
     ) -> None:
-        """Delete what is still mine of a chunk; check that just before the request, as those before it took time."""
+        """Delete what is still mine of a chunk; check just before the request, as earlier requests took time."""
         more = self._registered if and_registration else ()
         for attempt in range(3):
             deletes = self._deletes_of_mine(chunk, more, trust_watches=trust_watches and attempt == 0)

@@ -158,7 +158,7 @@ class Reconciler:
     def _give_up(self, todo: Rebalance) -> Event:
         """Stop and end the delivery of everything before the member leaves; leave() deletes the owner znodes."""
         if todo.doubtful:
-            # the member gives up owner znodes that an ACL hides like the others; leave() reports those that stay
+            # the member gives up owner znodes that an ACL hides like the others; leave() reports owner znodes that stay
             with suppress(NotPermittedError):
                 self.audit()
         if self._is_overtaken(todo):
@@ -304,7 +304,7 @@ class Reconciler:
         self._ended.clear()
 
     def _begin(self, assignment: Assignment) -> None:
-        """Begin the owned partitions that are not begun yet, including those that an earlier step could not begin."""
+        """Begin the owned partitions that are not begun yet, also if an earlier step could not begin them."""
         fresh = {tp: thread for tp, thread in self._ownership.owned.items() if self._begun.get(tp) != thread}
         if fresh or assignment != self._announced:
             try:

@@ -267,7 +267,7 @@ class UnreadableZnodeError(SparkSourceError):
 class OffsetWriteError(SparkSourceError):
     """Offsets were not written.
 
-    left: as text, those that were written and could not be restored, and those of which nobody knows.
+    left: as text, the offsets that were written and could not be restored, or may have been written.
     """
 
     def __init__(self, reason: str, left: tuple[str, ...] = ()) -> None:

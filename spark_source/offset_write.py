@@ -184,12 +184,12 @@ def make_plans(store: ZkStore, wanted: GroupOffsets) -> list[OffsetPlan]:
 def write_all(store: ZkStore, plans: Sequence[OffsetPlan], *, force: bool) -> None:
     """Write all plans, or none: offsets written before a failure are restored.
 
-    Raises: OffsetWriteError; it names offsets that could not be restored, and those that may have been written.
+    Raises: OffsetWriteError; it names offsets that could not be restored or may have been written.
     """
     written: list[OffsetPlan] = []
     try:
         for plan in write_plans(store, plans, force=force):
-            written.append(plan)  # noqa: PERF402 - those before a failure are kept for sure
+            written.append(plan)  # noqa: PERF402 - a failure keeps the plans before it
     except LegacyConsumerError as error:
         left: list[str] = []
         done = {plan.group for plan in written}
@@ -242,7 +242,7 @@ def _reason(error: LegacyConsumerError) -> str:
 
 
 def undoing(plan: OffsetPlan) -> OffsetPlan:
-    """Return the plan that restores the offsets before this plan, except those that could not be read."""
+    """Return the plan that restores the offsets before this plan, as far as they could be read."""
     return OffsetPlan(
         plan.group,
         tuple(

@@ -4,7 +4,7 @@
 
 The oldest and the newest of them on this machine, and each named Python, also run the unit tests. Each Python gets its
 own environment, build/python-VERSION, which is kept until pyproject.toml or constraints.txt changes. A Python that this
-machine does not have is reported as skipped; with CI set it fails the run, except those in RARE.
+machine does not have is reported as skipped; with CI set it fails the run, unless it is in RARE.
 """
 
 from __future__ import annotations

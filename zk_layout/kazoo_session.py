@@ -67,7 +67,7 @@ class KazooSession:
         self.session_id = 0
         """The session in use; 0 while there is none."""
         self.losses = 0
-        """The number of lost connections, without those whose loss ended the session."""
+        """The number of lost connections after which the session went on."""
         self.is_closed = False
         self._refused: AuthenticationError | None = None
 

@@ -40,7 +40,7 @@ _REFUSED = (
 
 
 def translated(error: Exception, path: str) -> ZooKeeperError:
-    """Turn kazoo's exceptions into those of zk_layout.errors."""
+    """Turn kazoo's exceptions into exceptions of zk_layout.errors."""
     for foreign, ours in _BY_PATH.items():
         if isinstance(error, foreign):
             return ours(path)

@@ -135,7 +135,7 @@ class MemoryZooKeeper:
         return store.deliver(limit=1) == 1
 
     def deliver_all(self) -> None:
-        """Empty all queues, also those that fill during the delivery."""
+        """Empty all queues, also queues that fill during the delivery."""
         while stores := list(self.pending()):
             for store in stores:
                 store.deliver()

@@ -11,7 +11,7 @@ offsets that takes 6 ms on the thread that keeps the session; this module takes 
     last     type -1, done 1, error -1
 
 A path or data is an int32 length and its bytes; length -1 stands for no data. If one operation fails, the reply has an
-int32 error behind type -1 for every operation: 0 for those before it, its own, -2 for those behind it.
+int32 error behind type -1 for every operation: 0 before it, its own code, -2 behind it.
 
 Source: org.apache.zookeeper.MultiOperationRecord and MultiResponse.
 """

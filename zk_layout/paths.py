@@ -10,7 +10,7 @@ TopicPartition fills two fields: OwnerPath("g", *tp). Parents are persistent; th
 says nothing: never read it.
 
 Where a template has {name:d} stands a number as Kafka writes it: decimal, no sign, no leading zero. Others
-write `<broker>-<partition>` (Kafka 0.7) or `<leader>-<partition>` (pykafka); for those parse gives None.
+write `<broker>-<partition>` (Kafka 0.7) or `<leader>-<partition>` (pykafka); for such names parse gives None.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """One or more members of a group in this process, which join and leave by commands on standard input.
 
-members.py ZOOKEEPER TOPIC PARTITIONS FIRST [SIDE]. The commands and answers are those of java/Members.java, which
-explains them.
+members.py ZOOKEEPER TOPIC PARTITIONS FIRST [SIDE]. It takes the same commands and prints the same answers as
+java/Members.java, which explains them.
 """
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ class ReadyReader(DataSourceReader):
 
 
 class ReadySource(DataSource):
-    """A source of prepared columns, those of zk_messages: it shows Spark's upper bound for a source in Python."""
+    """Returns prepared columns, the same as zk_messages has. It shows Spark's upper bound for a source in Python."""
 
     @classmethod
     def name(cls) -> str:

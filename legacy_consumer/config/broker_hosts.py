@@ -52,7 +52,7 @@ class BrokerHosts:
         )
 
     def keep(self, brokers: Iterable[Broker]) -> list[Broker]:
-        """Return the brokers without listeners at other addresses; log some of those, each broker once."""
+        """Remove listeners at other addresses from the brokers; log some of the removed listeners, each broker once."""
         return [
             replace(broker, endpoints=kept) if len(kept := self._kept(broker)) < len(broker.endpoints) else broker
             for broker in brokers

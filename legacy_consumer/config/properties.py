@@ -1,7 +1,7 @@
 """All properties as data: name, type, default and meaning. Documents and tests use this table.
 
-Names, defaults and limits are those of Kafka's kafka.consumer.ConsumerConfig, 0.8.2.2 to 1.1.1. The names of
-`zookeeper.ssl.*` are those of Kafka's tools and brokers since 2.5; the names of `ssl.*` and `sasl.*` are librdkafka's.
+Kafka's kafka.consumer.ConsumerConfig, 0.8.2.2 to 1.1.1, defines the names, defaults and limits. Kafka's tools and
+brokers since 2.5 define the names `zookeeper.ssl.*`, and librdkafka defines `ssl.*` and `sasl.*`.
 """
 
 from __future__ import annotations

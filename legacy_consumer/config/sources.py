@@ -31,7 +31,7 @@ _SYNONYMS = {"auto.offset.reset": {"earliest": "smallest", "latest": "largest"}}
 
 @dataclass(slots=True)
 class Values:
-    """The given values, each checked. The names in rdkafka have no prefix, those in assignment have theirs.
+    """The given values, each checked. The names in rdkafka have no prefix; the names in assignment keep their prefix.
 
     unknown: names that no property here has, with their file; a user's assignor may declare them.
     """

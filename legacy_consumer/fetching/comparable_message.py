@@ -63,7 +63,7 @@ class KeptMessage(ComparableMessage):
     __slots__ = ("_fields",)
 
     def __init__(self, *fields: object) -> None:
-        self._fields: Fields = fields  # type: ignore[assignment] # those of fields_of
+        self._fields: Fields = fields  # type: ignore[assignment] # fields_of sets them
 
     def topic(self) -> str:
         """The topic's name."""

@@ -25,7 +25,7 @@ NO_POSITION = -3
 
 
 class Message(Protocol):
-    """One message, with the accessors of a confluent_kafka.Message, so that code for those works with it.
+    """One message, with the accessors of a confluent_kafka.Message, so that code for such messages works with it.
 
     With either fetcher it is true even if its value is empty, len() is the number of bytes of its value, it equals a
     message with the same fields, and it can be hashed, pickled and copied.

@@ -1,4 +1,4 @@
-"""Makes consumer ids that look like those of the JVM's members."""
+"""Makes consumer ids in the form of a JVM member's id."""
 
 from __future__ import annotations
 

@@ -114,7 +114,7 @@ class Gate:
     ) -> Collection[TopicPartition]:
         """Move the partitions; stopped or paused ones stay so, and their messages in hand do not count any more.
 
-        committed: their stored offsets, if those changed. Returns: the partitions that this stream has.
+        committed: their stored offsets, if these changed. Returns: the partitions that this stream has.
         """
         with self._lock:
             moved = self._restart(positions, committed)

@@ -57,8 +57,7 @@ class OwnerFence:
     ) -> CommitResult:
         """Check, writing nothing, that this member may commit these.
 
-        Returns: unowned has the partitions whose owner znodes are gone; refused has those whose owner znodes an ACL
-        closes.
+        Returns: unowned: partitions whose owner znodes are gone. refused: partitions whose owner znodes an ACL closes.
         Raises: SessionExpiredError if the registration is gone or the session is another; ConnectionLostError;
         NotPermittedError for the registration; OffsetError if owner znodes come and go.
         """
@@ -89,7 +88,7 @@ class OwnerFence:
         """Find out, after another client has committed these, whether this session owns them still.
 
         That client may own the partition by now: a JVM member deletes also other members' owner znodes.
-        Returns: unowned has the partitions that it does not own; refused has those whose owner znodes an ACL closes.
+        Returns: unowned: partitions that it does not own. refused: partitions whose owner znodes an ACL closes.
         Raises: SessionExpiredError if the store has another session by now.
         """
         stats = self._stats(partitions)
@@ -128,7 +127,7 @@ class NoOwnerFence:
         self._missing: set[str] = set()
         """The topics whose folder of owner znodes does not exist."""
         self._all_missing = False
-        """Whether the folder of those folders does not exist."""
+        """Whether the parent of these folders does not exist."""
         self._fenced: list[TopicPartition] = []
 
     def ops(self, partitions: Iterable[TopicPartition]) -> list[Op]:

@@ -197,7 +197,7 @@ class Progress:
     ) -> dict[TopicPartition, Commit]:
         """Return the offset to commit of each partition, if it differs from the stored one or `unchanged` wants it.
 
-        Of all partitions by default; those without a known position are left out.
+        Of all partitions by default. A partition without a known position is left out.
         """
         with self._lock:
             return self._uncommitted(self._partitions if partitions is None else partitions, unchanged)

@@ -18,7 +18,7 @@ def origin_paths(topics: Iterable[str]) -> list[str]:
 
 
 def origins_in(topics: Iterable[str], znodes: Iterable[Znode | None]) -> dict[str, TopicOrigin]:
-    """Return {topic: its origin} of existing topics. topics: the input of origin_paths; znodes: those at its paths."""
+    """Return {topic: its origin} of existing topics. topics: the input of origin_paths. znodes: at its paths."""
     topic_list, *found = znodes
     return {
         topic: TopicOrigin.of(znode.stat, _topic_id(topic, znode), topic_list.stat)

@@ -72,7 +72,7 @@ class JoinGroup:
 
 @dataclass(frozen=True, slots=True)
 class SyncGroup:
-    """A member asks for its assignment. Only the leader sends assignments: those of all members."""
+    """A member asks for its assignment. Only the leader sends assignments, for all members."""
 
     reply_to: int
     group: str

@@ -460,7 +460,7 @@ class LedMember:
         self._look_in(_AGAIN_MS)
 
     def _may_lead(self, leader: Znode | None) -> bool:
-        """Return whether this member may lead. A member that takes no part leaves the lead to those that take part.
+        """Return whether this member may lead. A member that takes no part leaves the lead to members that take part.
 
         If none of them takes the lead in time, this member takes it. It may be refused only because another client
         wrote an offer in its place, and an ACL may keep the other members from leading.

@@ -96,7 +96,7 @@ def find_bounds(
     known_ends: Offsets = _NOTHING,
     needed_to: Offsets = _NOTHING,
 ) -> Bounds:
-    """Return the query's start and end in each partition at this moment, also those that the logs do not hold.
+    """Return the query's start and end in each partition at this moment, even if the logs do not hold them.
 
     If a log ends before the query's start or end, brokers are asked again for its end, for fetchTimeoutMs. known_ends:
     earlier ends of the logs; a query that reads to the ends must read at least up to these. needed_to: offsets after it

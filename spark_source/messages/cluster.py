@@ -51,8 +51,8 @@ Answer = TypeVar("Answer")
 class Topics:
     """The topics at one moment.
 
-    partitions: those to read, sorted. existing: all partitions of the chosen topics. names: the chosen topics, whether
-    or not they exist. origins: {topic: its origin} for the topics that were read and exist.
+    partitions: the partitions to read, sorted. existing: all partitions of the chosen topics. names: the chosen topics,
+    whether or not they exist. origins: {topic: its origin} for the topics that were read and exist.
     """
 
     partitions: Sequence[TopicPartition]

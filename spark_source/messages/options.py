@@ -124,7 +124,7 @@ _OWN_PROPERTIES = ("group.id", "auto.offset.reset")
 
 @dataclass(frozen=True, slots=True)
 class TopicChoice:
-    """Either names or a filter. partitions: of the named topics, those to read; empty = all."""
+    """Either names or a filter. partitions: the partitions to read of the named topics; empty = all."""
 
     names: tuple[str, ...] = ()
     partitions: frozenset[TopicPartition] = frozenset()

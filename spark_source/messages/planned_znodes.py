@@ -23,7 +23,7 @@ _NO_STAT = Stat(0, 0, 0, 0, 0, 0, 0, 0)
 
 
 def read_znodes(store: ZkStore, partitions: Sequence[TopicPartition]) -> dict[str, bytes]:
-    """Return the registrations of the brokers, without those that ACLs hide, and the states of these partitions.
+    """Return the brokers' registrations that no ACL hides, and the states of these partitions.
 
     Raises: NoNodeError, ZooKeeperError.
     """

@@ -47,7 +47,7 @@ class Standing:
 
 
 def sort_partitions(start: StreamOffsets, topics: Topics) -> Standing:
-    """Return the state of each partition. topics: a reading of the chosen topics and of those in start.
+    """Return the state of each partition. topics: a reading of the chosen topics and of the topics in start.
 
     Raises: CheckpointError if start names a partition that its topic never had.
     """

@@ -217,7 +217,7 @@ def _check_commands(story: Story, found: list[str]) -> dict:
 
 
 def _check_repeated(story: Story, found: list[str]) -> dict:
-    """Find the cause of each repeated message; count the causes, and report those without a good one."""
+    """Find the cause of each repeated message; count the causes, and report messages without a good cause."""
     causes: Counter[str] = Counter()
     last: dict[int, dict[int, Delivery]] = defaultdict(dict)
     for delivery in story.deliveries:

@@ -22,7 +22,7 @@ def services() -> dict[str, dict[str, Any]]:
 
 
 def confinement(service: str) -> dict[str, Any]:
-    """Return a service's rights as arguments of docker's client; its volumes are those without a name."""
+    """Return a service's rights as arguments of docker's client; only volumes without a name are taken."""
     given = services()[service]
     return {
         "cap_drop": given["cap_drop"],

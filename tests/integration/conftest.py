@@ -19,7 +19,7 @@ BY_VERSION = "broker_version"
 
 
 def pytest_collection_modifyitems(items):
-    """Sort the tests that name a broker version by it, those of a fresh broker first; all others keep their places."""
+    """Sort tests that name a broker version by it, tests with a fresh broker first; all others keep their places."""
     places = [place for place, item in enumerate(items) if version_of(item)]
     by_version = sorted((items[place] for place in places), key=_turn)
     for place, item in zip(places, by_version, strict=True):
@@ -39,7 +39,7 @@ class Clusters:
     """Runs the broker of one version at a time, and starts the next one while the tests of this one run."""
 
     def __init__(self, folder, versions):
-        """versions: those that the tests will use, in this order."""
+        """versions: the versions that the tests will use, in this order."""
         self.folder = folder
         self.next_of = dict(itertools.pairwise(versions))
         log = folder / "zookeeper-log"

@@ -96,7 +96,7 @@ def numbered(count, partitions=4):
 
 
 def committed(store, group, topic):
-    """Return {partition: committed offset}, without those that are 0."""
+    """Return {partition: committed offset}, without offsets of 0."""
     try:
         partitions = store.get_children(f"/consumers/{group}/offsets/{topic}")
     except NoNodeError:

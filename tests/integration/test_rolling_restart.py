@@ -21,7 +21,7 @@ from zk_layout.settings import ZkSettings
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
 NAMES = ("c-0", "c-1", "c-2")
-"""Names like those of the pods of a StatefulSet."""
+"""Names in the form of a StatefulSet's pods."""
 OF_THREE = {number: NAMES[number // 2] for number in range(PARTITIONS)}
 PATIENT = {"scheduled.rebalance.max.delay.ms": 60_000}
 

@@ -79,7 +79,7 @@ class GroupHistory:
     def why_not_early(self, consumer_id: str, starts: list[Start], tp: TopicPartition, offset: int, at: float) -> str:
         """Return why a read before the claim cannot explain that a JVM member handed out this message; empty if it can.
 
-        at: when the member handed it out. starts: those of the member's log.
+        at: when the member handed it out. starts: the starts in the member's log.
         """
         began = [start for start in starts if start.tp == tp and start.at <= at]
         if not began:

@@ -1,6 +1,6 @@
 """A group of Python and JVM members on real servers: members come and go, and each settled state is checked.
 
-After each step `settle` waits until the registered members are those that live, every partition has the owner that our
+After each step `settle` waits until exactly the living members are registered, every partition has the owner that our
 own assignor computes for this group, and the owner znodes have not changed for a moment. JVM members claim the shares
 that they compute themselves, so agreeing owner znodes prove that our assignor agrees with theirs. From 0.9 on JVM
 members also print the whole assignment that they computed, which must agree, too. Then `produce_round` writes messages
@@ -329,7 +329,7 @@ class MixedGroup:
         self._check_told()
 
     def _await_settled(self, what, deadline):
-        """Return (owner znodes, expected owners, since when the members are those that live, time of last change)."""
+        """Return (owner znodes, expected owners, since when only living members are registered, last change)."""
         members_since = None
         last_change = time.time()
         before = None
@@ -484,7 +484,7 @@ class MixedGroup:
         return [consumed for member in self.everybody for consumed in list(member.consumed)]
 
     def verdict(self):
-        """Check that members consumed every message, and twice only those not committed when their owner was killed.
+        """Check that members consumed every message, and twice only messages not committed when their owner was killed.
 
         Two more reasons are allowed and reported, if ZooKeeper's transaction log and the member's own log prove them. A
         JVM member reads an offset before it claims the partition, and so misses what the former owner commits in

@@ -710,7 +710,7 @@ class Checker:
                     life.applied.add(self._standing(tp))
 
     def _adoptable(self, life):
-        """Return foreign offsets from which the member may continue; with commit.conflict=keep only those of resets."""
+        """Return foreign offsets from which the member may continue; with commit.conflict=keep only of resets."""
         return life.foreign if self.settings.adopt else life.adoptable
 
     def on_offset(self, now, session, tp, offset):

@@ -269,7 +269,7 @@ class User:
         self._ask(ident, lambda committer: committer.commit_consumed(ident))
 
     def commit_by_name(self, rng):
-        """Commit an offset by name: the user declares all messages before it done, also those in other users' hands.
+        """Commit an offset by name: the user declares all messages before it done, also messages in other users' hands.
 
         Sometimes the member no longer owns the partition.
         """

@@ -113,7 +113,7 @@ class Story:
         assert self.committed() == self._ends
 
     def committed(self):
-        """Return the group's committed offsets in the present topics, without those of earlier topics."""
+        """Return the group's committed offsets in the present topics, none of earlier topics."""
         store = self._cluster.store
         found = {}
         for topic, partition in self._ends:

@@ -38,7 +38,7 @@ def read(reader, tasks):
 @pytest.fixture
 def ask_all(cluster, ask):
     """Return a function that gives the rows of the tasks of one plan. After the test, with one more message, the tasks
-    read again, and have to read the same as those of a fresh plan.
+    read again, and have to read the same as a fresh plan's tasks.
     """
 
     def rows(topic, change=None, **options):

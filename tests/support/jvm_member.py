@@ -173,7 +173,7 @@ class LineProcess:
 
 
 class MemberProcess(LineProcess):
-    """A member whose lines are those of Member.java.
+    """A member that prints the lines of Member.java.
 
     consumed: every message handed out so far. events: [(word, text)].
     assignments: its assignments of the whole group, newest last; with range, only of its own topics.

@@ -15,7 +15,7 @@ from zk_layout.store import CreateOp, SetOp
 
 
 class RefusingStore(MemoryStore):
-    """A store that refuses writes of the paths in `refused` and reads of those in `closed`, as an ACL does."""
+    """A store that refuses writes to the paths in `refused`, and reads of the paths in `closed`, as an ACL does."""
 
     refused = frozenset()
     closed = frozenset()

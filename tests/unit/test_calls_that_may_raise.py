@@ -29,7 +29,7 @@ SAID = [call for row in ROWS for call in proofs_of(row[0])]
 
 
 def calls_of(seam):
-    """Return the public calls that a seam itself declares, not those that it inherits, in the table's spelling."""
+    """Return the public calls that a seam itself declares, without inherited calls, in the table's spelling."""
     return {
         f"{seam.__name__}.{name}" for name in vars(seam) if inspect.isfunction(getattr(seam, name)) and name[0] != "_"
     }

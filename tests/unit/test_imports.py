@@ -21,7 +21,7 @@ NOT_SHIPPED = {"tests", "benchmarks", "examples"}
 
 
 def imported_modules(source: str) -> Iterator[tuple[int, str]]:
-    """Yield (line, module) of every import, also of those in functions, under TYPE_CHECKING and by importlib."""
+    """Yield (line, module) of every import, also in functions, under TYPE_CHECKING and by importlib."""
     for node in ast.walk(ast.parse(source)):
         match node:
             case ast.Import(names=names):

@@ -111,7 +111,7 @@ def read_entries(data: Bytes, name: str) -> Iterator[Entry]:
 
 
 def read_columns(data: Bytes, partition: TopicPartition, name: str) -> Iterator[Columns]:
-    """Yield the records, in order, including those of aborted transactions.
+    """Yield the records in order. Records of aborted transactions are included.
 
     Raises: CorruptSegmentError at the first damaged entry, after the records of all entries before it.
     """

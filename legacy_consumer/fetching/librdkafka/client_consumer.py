@@ -33,7 +33,7 @@ class ConsumerHandle(Client):
         self._assigned: dict[TopicPartition, confluent_kafka.TopicPartition] = {}
         self._by_number: dict[int, list[TopicPartition]] = {}
         self._positions: dict[TopicPartition, int] = {}
-        """The last positions that this handle returned; before that, those at which partitions were assigned."""
+        """The last positions that this handle returned; before the first, the positions of the assignment."""
         self._is_drained = False
         """Whether the queue was empty since all brokers were unreachable: later messages were fetched after that."""
         callbacks = {"error_cb": self.on_error}
@@ -101,7 +101,7 @@ class ConsumerHandle(Client):
 
         They must be the messages that consume returned last, without faults. librdkafka counts positions as it returns
         messages, so asking for these costs almost nothing, but looking at each message takes a quarter of the time of a
-        batch of 500 with 4 partitions. With many partitions this asks only for those whose number is in the batch.
+        batch of 500 with 4 partitions. With many partitions this asks only for partitions whose number is in the batch.
         """
         asked = self._assigned
         if len(asked) > _FEW_PARTITIONS:

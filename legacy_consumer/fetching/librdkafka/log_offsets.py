@@ -18,9 +18,9 @@ logger = safe_logger(__name__)
 class LibrdkafkaLogOffsets:
     """Implements LogOffsets: one request to each leader (checked with brokers 0.8.2.2 to 3.9.1). From any thread.
 
-    existing: returns which of these partitions exist. Brokers are asked only for those: before 0.11 a request for
-    another one creates its topic, unless auto.create.topics.enable is off, and librdkafka waits some seconds for the
-    partition.
+    existing: returns which of these partitions exist. The requests name only existing partitions: before 0.11 a request
+    for another one creates its topic, unless auto.create.topics.enable is off, and librdkafka waits some seconds for
+    the partition.
     timeout_s: the longest time of each call. Partitions without an answer are missing from the result, and named in the
     log.
     Raises: BrokersUnavailableError if no broker answers; MissingListenerError and ConfigError at the first call.

@@ -14,7 +14,7 @@ T = TypeVar("T")
 def read_apart(
     groups: Sequence[str], read: Callable[[Sequence[str]], Sequence[T]]
 ) -> tuple[list[T], dict[str, NotPermittedError]]:
-    """Read groups together, and set apart those that an ACL hides.
+    """Read groups together, and set apart the groups that an ACL hides.
 
     Returns: the results of `read` for the readable groups, in order, and {group: error} for the others.
     All groups are read in one call. If an ACL forbids it, the groups are halved until each hidden group stands alone.

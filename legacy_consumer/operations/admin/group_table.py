@@ -144,7 +144,7 @@ def read_group_partitions(
 def _topic_dirs(
     store: ZkStore, groups: Sequence[str], topics: Callable[[str], bool] | None
 ) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
-    """Return (group, topic) of the directories under `offsets`, and of those under `owners`."""
+    """Return (group, topic) of the directories under `offsets`, and the same under `owners`."""
     parents = [OffsetsPath(group).path for group in groups] + [OwnersPath(group).path for group in groups]
     children = store.get_children_many(parents)
 

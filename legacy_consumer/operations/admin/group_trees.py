@@ -75,7 +75,7 @@ def record_path(group: str) -> str:
 
 
 def _walk(store: ZkStore, level: Sequence[str], closed: Collection[str]) -> Iterator[tuple[str, Stat]]:
-    """Yield the znodes level by level, without those below the paths in `closed`."""
+    """Yield the znodes level by level; leave out znodes below the paths in `closed`."""
     while level:
         found = [(path, s) for path, s in zip(level, store.exists_many(level), strict=True) if s is not None]
         yield from found

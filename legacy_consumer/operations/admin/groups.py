@@ -174,7 +174,7 @@ class GroupDescription:
 
     @property
     def consumed(self) -> tuple[PartitionLag, ...]:
-        """The partitions that the group consumes: all but those in `left`."""
+        """The partitions that the group consumes: all partitions except `left`."""
         return tuple(row for row in self.partitions if TopicPartition(row.topic, row.partition) not in self.left)
 
     @property

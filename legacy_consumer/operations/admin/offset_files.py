@@ -84,7 +84,7 @@ class OffsetFile(NamedTuple):
     """The contents of a file: {group: {partition: offset}}; the group is "" if the file names none.
 
     unreadable: {group: the number of its offset znodes that held no offset}; their partitions are not in groups.
-    acls: those of the groups that were secured. topics: {topic: mark of the topic that the offsets are for}.
+    acls: the ACLs of secured groups. topics: {topic: mark of the topic that the offsets are for}.
     untouched: groups that the command which wrote the file had not begun to change when it was killed; not in groups.
     """
 
@@ -95,7 +95,7 @@ class OffsetFile(NamedTuple):
     untouched: Sequence[str] = ()
 
     def of_group(self, group: str) -> Offsets:
-        """Return the offsets of this group: its own, and those without a group."""
+        """Return the offsets of this group, and the offsets without a group."""
         return {**self.groups.get("", {}), **self.groups.get(group, {})}
 
 

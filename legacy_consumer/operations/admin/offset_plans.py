@@ -74,7 +74,7 @@ class OffsetChange:
 class OffsetPlan:
     """The plan for one group: ZooKeeper writes all its offsets, or none.
 
-    members: those that were registered when the plan was made. acls: for the group, if the plan creates it.
+    members: the members that were registered when the plan was made. acls: for the group, if the plan creates it.
     creations: of the topics for which the offsets are meant; see topic_fence. marks: the backup's mark of each topic.
     is_new: the group did not exist, and the plan creates it; a group that was deleted since is not created again.
     """

@@ -236,7 +236,7 @@ def _topic_folders(group: str, changes: Sequence[OffsetChange]) -> list[CreateOp
 
 
 def changes_in_multi(plan: OffsetPlan) -> list[OffsetChange]:
-    """Return the offsets to write, and those to check in the same multi; none if there is nothing to write."""
+    """Return the offsets to write, and the offsets to check in the same multi; none if there is nothing to write."""
     if not plan.to_write:
         return []
     return [change for change in plan.changes if change.changes or change.before.version is not None]

@@ -33,7 +33,7 @@ class TopicSummary:
 
     replicas: the smallest number of replicas of a partition. no_leader, under_replicated: numbers of partitions. A
     leader that is not registered counts as none: controllers leave it in the state of a partition whose only replica
-    it has. is_going: marked for deletion. groups: those with a committed offset of the topic. problem: why its znode
+    it has. is_going: marked for deletion. groups: groups with a committed offset of the topic. problem: why its znode
     cannot be read. closed: why an ACL hides a part of it; partitions whose states are hidden are not counted.
     """
 

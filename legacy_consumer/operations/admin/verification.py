@@ -200,7 +200,7 @@ def _divide(snapshot: GroupSnapshot, strategy: ClassicStrategy | None) -> tuple[
 def _of_strategy(
     due: Assignment, owners: Mapping[TopicPartition, str], strategy: ClassicStrategy | None
 ) -> Iterator[Problem]:
-    """Yield the partitions that another member should own; no_owner covers those without an owner."""
+    """Yield the partitions that another member should own; no_owner yields the partitions without an owner."""
     for tp, thread in due.items():
         owner = owners.get(tp)
         if owner is not None and owner not in (str(thread), thread.consumer_id):

@@ -1,4 +1,4 @@
-//! Columns as an Arrow record batch. Names, types and order are those of Spark's Kafka source.
+//! Columns as an Arrow record batch, with the names, types and order of Spark's Kafka source.
 //!
 //! | column        | type                                                   | made how                 |
 //! |---------------|--------------------------------------------------------|--------------------------|

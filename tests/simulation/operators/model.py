@@ -209,7 +209,7 @@ class Operators:
     def prune(self):
         """Prune groups, and check: they were listed, had no members, are gone, and their backups restore them.
 
-        Returns: the pruned groups; those with offsets that count are restored now.
+        Returns: the pruned groups; groups with offsets that count are restored now.
         """
         world, before = self.world, self._counting()
         there = [group for group in GROUPS if world.store.exists(f"/consumers/{group}") is not None]
@@ -471,7 +471,7 @@ class Operators:
                 self.world.consumed[group, tp] = max(number or 0, self.world.consumed[group, tp])
 
     def _note_step(self, group, *, was_applied):
-        """Forget rewinds that the next step may undo: those in Kafka unless an apply was complete before and after."""
+        """Forget rewinds that the next step may undo: in Kafka unless an apply was complete before and after."""
         if not was_applied or self._completed(group) != "applied":
             self._forget_rewinds("kafka", group)
         for tp in PARTITIONS:

@@ -2,7 +2,7 @@
 
 Each member reads the group from ZooKeeper, with registrations spelled as Kafka's encoder spells them, and keeps only
 its share of the assignment that it computes. Together the shares must make the whole assignment.
-Cases: Kafka 0.10.2.2, PartitionAssignorTest. The unfair groups are those of its "unbalanced" scenario.
+Cases: Kafka 0.10.2.2, PartitionAssignorTest. Its "unbalanced" scenario has the unfair groups.
 """
 
 from __future__ import annotations

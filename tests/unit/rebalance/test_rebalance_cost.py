@@ -222,7 +222,7 @@ def test_a_member_that_notices_a_join_while_it_releases_claims_its_new_share(gro
     b = Configured(group.server, "g_b", {"t": 1})
     group.settle()
     assert a.owned == partitions(0, 1, 2, 3)
-    # the partitions of b's share are free, and those that a owns belong to the newcomer that sorts first
+    # the partitions of b's share are free, and a's partitions belong to the newcomer that sorts first
     Configured(group.server, "g_0", {"t": 1})
     b.leave()
     asked = Multis(group, a)

@@ -18,7 +18,7 @@ WORLDS = range(120)
 
 
 class Lives(RecordingDelivery):
-    """Commits when partitions end, and checks that their topics are still those with which delivery began."""
+    """Commits when partitions end, and checks that their topics are the same as when delivery began."""
 
     def __init__(self, world):
         super().__init__()

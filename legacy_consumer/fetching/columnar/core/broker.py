@@ -46,7 +46,7 @@ class Line(Enum):
 
 @dataclass(slots=True, eq=False)
 class Broker:
-    """led: the partitions that it leads; ready: those to ask for now.
+    """led: the partitions that it leads. ready: the partitions to request now.
 
     ready_at: no connection or request before this time. heard_at: the time of the request, or of the last byte.
     """

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     Int64s = NDArray[np.int64]
 
 ARROW_COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
-"""The default columns of to_arrow(). Names and order are those of Spark."""
+"""The default columns of to_arrow(). Spark's Kafka source has the same names in the same order."""
 ALL_COLUMNS = (*ARROW_COLUMNS, "headers")
 
 
@@ -61,7 +61,7 @@ class Columns:
 
     @property
     def nbytes(self) -> int:
-        """The bytes in memory; a slice keeps those of all records."""
+        """The bytes in memory. A slice keeps the whole memory of the columns from which it was cut."""
         return self._rows.nbytes
 
     @cached_property

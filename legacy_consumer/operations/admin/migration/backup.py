@@ -3,7 +3,7 @@
     {"version":1,"before":"applying","at_ms":1700000000000,
      "offsets":{"billing":{"orders":{"0":286894308}}},"kafka":{"billing":{"orders":{"0":null}}}}
 
-"offsets" are those in ZooKeeper, which an import restores; null stands for a partition without an offset.
+"offsets" are the offsets in ZooKeeper, which an import restores; null stands for a partition without an offset.
 """
 
 from __future__ import annotations

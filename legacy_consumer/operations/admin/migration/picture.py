@@ -73,7 +73,7 @@ class PartitionLook:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """One group. members: those in ZooKeeper; kafka_members: those on the brokers' side.
+    """One group. members: its members in ZooKeeper. kafka_members: its members at the brokers.
 
     zxid: offsets that clients write to ZooKeeper after this look have a greater zxid.
     """

@@ -41,7 +41,7 @@ class MemberStand:
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """members: those in ZooKeeper. behind: partitions whose offset in Kafka is missing or behind."""
+    """members: the members in ZooKeeper. behind: partitions whose offset in Kafka is missing or behind."""
 
     group: str
     phase: Phase | None

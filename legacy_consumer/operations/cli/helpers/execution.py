@@ -104,7 +104,7 @@ def say_touched(error: BaseException, begun: Mapping[str, ChangeProgress], done:
 
 
 def touched(begun: Mapping[str, ChangeProgress]) -> set[str]:
-    """Return the groups, of those whose change was begun, that may be changed."""
+    """Return the groups that may be changed: the change of each has begun."""
     return {group for group, progress in begun.items() if progress.may_be_changed}
 
 

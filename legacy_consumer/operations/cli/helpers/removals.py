@@ -26,7 +26,7 @@ removal_options = execution_options(
 
 
 class Removed(NamedTuple):
-    """groups: those that were deleted. is_permitted: no ACL forbade a deletion."""
+    """groups: the deleted groups. is_permitted: no ACL forbade a deletion."""
 
     groups: frozenset[str] = frozenset()
     is_permitted: bool = True
@@ -113,7 +113,7 @@ def delete_all(
 def _offsets(
     use: list[GroupUse], topic: str | None
 ) -> tuple[dict[str, dict[TopicPartition, int | None]], dict[str, dict[TopicPartition, bytes]]]:
-    """Return the offsets and the unreadable data; with a topic only those of the topic, since the others stay."""
+    """Return the offsets and the unreadable data; with a topic only the topic's, since the others stay."""
     return (
         {one.group: {tp: o for tp, o in one.offsets.items() if topic in {None, tp.topic}} for one in use},
         {one.group: {tp: d for tp, d in one.unreadable.items() if topic in {None, tp.topic}} for one in use},

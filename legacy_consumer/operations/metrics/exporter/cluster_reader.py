@@ -43,7 +43,7 @@ class Selection:
 class ReadGroup:
     """The znodes of one group. members: the number of registrations; unreadable: the number of unreadable ones.
 
-    ids: those of the members, to find owners. subscribed: the topics that the members subscribe to; None if there is no
+    ids: the members' ids, to find owners. subscribed: the topics that the members subscribe to; None if there is no
     member, or a registration is unreadable. problem: the reason why the group cannot be read; then nothing else is
     known. led: the state of a led group, if a member follows a leader.
     """
@@ -77,7 +77,7 @@ class ReadGroup:
 
 @dataclass(frozen=True, slots=True)
 class ReadCluster:
-    """All groups, sorted by name; those of their partitions that exist; the leaders of the owned partitions."""
+    """All groups, sorted by name; their existing partitions; the leaders of the owned partitions."""
 
     groups: tuple[ReadGroup, ...]
     existing: frozenset[TopicPartition]

@@ -1,4 +1,4 @@
-"""offsets.by.hand: a listener keeps the offsets of some topics, the group those of the others."""
+"""offsets.by.hand: a listener keeps the offsets of some topics, and the group keeps the others."""
 
 import pytest
 

@@ -101,7 +101,7 @@ class Model:
 
 
 class AcknowledgedModel(Model):
-    """Messages count up to the first without an acknowledgement; those without one, and no others, are in hand."""
+    """Messages count up to the first without an acknowledgement; messages without one, and no others, are in hand."""
 
     def __init__(self):
         super().__init__()

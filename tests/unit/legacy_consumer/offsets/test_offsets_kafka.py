@@ -1,4 +1,4 @@
-"""Offsets in Kafka: a commit checks ZooKeeper, and compares stored offsets; those of an earlier topic count as none."""
+"""Offsets in Kafka: a commit checks ZooKeeper, and compares stored offsets, unless of an earlier topic."""
 
 from functools import partial
 from itertools import count

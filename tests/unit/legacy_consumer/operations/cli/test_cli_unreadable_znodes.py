@@ -111,9 +111,9 @@ class SpoiledCluster(MemoryCluster):
             pass
 
     def places(self):
-        """Return the paths, of those read, that belong to the bad groups and their topic, or to no group."""
+        """Return the read paths that belong to the bad groups and their topic, or to no group."""
         bad = {path for path in self.read if path.startswith(("/consumers/bad", "/brokers/topics/bad"))}
-        # the paths of partition 0 stand for those of partition 1
+        # the paths of partition 0 stand for the paths of partition 1
         return [path for path in sorted(bad) if "/1" not in path] + [path for path in BESIDES if path in self.read]
 
 
