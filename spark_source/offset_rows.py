@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeAlias
 
@@ -11,14 +10,13 @@ import pyarrow as pa
 from spark_source.errors import OffsetWriteError, SchemaMismatchError
 from spark_source.patterns import is_topic_name
 from zk_layout.model import TopicPartition
+from zk_layout.paths import is_znode_name
 
 OffsetRow: TypeAlias = "tuple[str, str, int, int | None]"
 GroupOffsets: TypeAlias = "dict[str, dict[TopicPartition, int | None]]"
 
 _TYPES = {"group": ("string",), "topic": ("string",), "partition": ("int", "bigint"), "offset": ("bigint", "int")}
 _MOST_PARTITION = 2**31 - 1
-_NO_ZNODE = re.compile("[/\\x00-\\x1f\\x7f-\\x9f\\ud800-\\uf8ff\\ufff0-\\U0010ffff]")
-"""Characters that ZooKeeper accepts in no name."""
 
 
 def offset_columns(fields: Iterable[tuple[str, str]]) -> tuple[str, str, str, str]:
@@ -49,7 +47,7 @@ def check_batch(batch: pa.RecordBatch, names: tuple[str, str, str, str], *, may_
         row = f"(group {group!r}, topic {topic!r}, partition {partition}, offset {offset})"
         if group is None or topic is None or partition is None:
             raise OffsetWriteError(f"a row has no group, topic or partition: {row}")
-        if not group or _NO_ZNODE.search(group) or group in {".", ".."}:
+        if not is_znode_name(group):
             raise OffsetWriteError(f"there can be no such group: {row}")
         if not is_topic_name(topic) or not 0 <= partition <= _MOST_PARTITION:
             raise OffsetWriteError(f"there can be no such partition: {row}")

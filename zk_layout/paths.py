@@ -30,6 +30,7 @@ _FIELD = re.compile(r"\{(\w+)(:d)?\}")
 _NUMBER = "(0|[1-9][0-9]{0,9})"
 _NAME = "([^/]+)"
 _MAX_INT = 2**31 - 1
+_IN_NO_NAME = re.compile("[/\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\U0010ffff]")
 
 PATH_CLASSES: list[type[ZnodePath]] = []
 """Every class below that has a template. If two could match the same path, the more specific one stands first."""
@@ -86,6 +87,18 @@ class ZnodePath:
         if any(type(value) is int and value > _MAX_INT for value in values):
             return None
         return cls(*values)
+
+
+def is_znode_name(name: str) -> bool:
+    """Return whether ZooKeeper's server accepts the name for a znode. Source: ZooKeeper's PathUtils.validatePath."""
+    return name not in {"", ".", ".."} and not _IN_NO_NAME.search(name)
+
+
+def number_of(name: str) -> int | None:
+    """Return the number that a name is, written as Kafka writes one; None for any other name."""
+    # matched first: int() refuses thousands of digits, which any client can write
+    number = int(name) if re.fullmatch(_NUMBER, name) else None
+    return number if number is not None and number <= _MAX_INT else None
 
 
 def parse_path(path: str) -> ZnodePath | None:

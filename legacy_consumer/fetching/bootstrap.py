@@ -11,13 +11,13 @@ configured security protocol.
 from __future__ import annotations
 
 import json
-import re
 import threading
 import time
 from collections.abc import Collection, Sequence
 from typing import Protocol
 
 from legacy_consumer.config import ConsumerConfig
+from legacy_consumer.config.addresses import parse_address
 from legacy_consumer.config.broker_hosts import BrokerHosts
 from legacy_consumer.errors import BrokerRefusedError, BrokersUnavailableError, ConsumerClosedError, KafkaError
 from legacy_consumer.fetching.cluster_metadata import ClusterMetadata, PartitionMetadata
@@ -30,7 +30,6 @@ from zk_layout.paths import BrokerIdPath, BrokerIdsPath, PartitionStatePath, Top
 from zk_layout.store import Watcher, Znode
 
 _FRESH_S = 1.0
-_SERVER = re.compile(r"(?:([^\s:/,\[\]]+)|\[([0-9A-Fa-f:.]+)\]):([0-9]{1,5})")
 _FIRST_WITH_ENDPOINTS = 2
 
 
@@ -53,10 +52,10 @@ def parse_servers(text: object) -> tuple[tuple[str, int], ...]:
     """Parse `host:port[,host:port...]` into (host, port) pairs. Raises: ConfigError."""
     found: list[tuple[str, int]] = []
     for one in text.split(",") if isinstance(text, str) else [""]:
-        match = _SERVER.fullmatch(one.strip())
-        if match is None or not 0 < int(match[3]) < 65536:
+        address = parse_address(one.strip())
+        if address is None:
             raise ConfigError("bootstrap.servers", text, "must be host:port[,host:port...]")
-        found.append((match[1] or match[2], int(match[3])))
+        found.append(address)
     return tuple(found)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import mmap
 import os
-import re
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,12 +12,10 @@ from typing import TYPE_CHECKING, NoReturn
 
 from legacy_consumer.errors import SegmentFileError
 from zk_layout.model import TopicPartition
+from zk_layout.paths import number_of
 
 if TYPE_CHECKING:
     from legacy_consumer.fetching.columnar.segments import Bytes
-
-_PARTITION_FOLDER = re.compile("(.+)-(0|[1-9][0-9]{0,9})")
-_MOST_PARTITION = 2**31 - 1
 
 
 def segments_of(place: Path) -> list[Path]:
@@ -52,10 +49,9 @@ def _refuse(error: OSError) -> NoReturn:
 
 def partition_of(path: Path) -> TopicPartition | None:
     """Return the partition of a file by its folder, `flights-0` for partition 0 of flights; None for another name."""
-    found = _PARTITION_FOLDER.fullmatch(path.absolute().parent.name)
-    if found is None or int(found[2]) > _MOST_PARTITION:
-        return None
-    return TopicPartition(found[1], int(found[2]))
+    topic, _, number = path.absolute().parent.name.rpartition("-")
+    partition = number_of(number)
+    return TopicPartition(topic, partition) if topic and partition is not None else None
 
 
 @contextmanager

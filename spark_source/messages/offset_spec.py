@@ -22,6 +22,7 @@ from spark_source.option_names import whole_number
 from spark_source.patterns import is_topic_name
 from zk_layout.errors import ConfigError
 from zk_layout.model import TopicPartition
+from zk_layout.paths import number_of
 
 _MOST_OFFSET = 2**63 - 1
 _MOST_PARTITION = 2**31 - 1
@@ -128,8 +129,8 @@ def _given(name: str, text: str) -> tuple[tuple[TopicPartition, int], ...]:
         if not isinstance(offsets, dict) or not offsets:
             raise ConfigError(name, text, f'topic {topic} must have {{"partition": offset, ...}}')
         for partition, offset in offsets.items():
-            number = whole_number(partition, most=_MOST_PARTITION)
-            if number is None or str(number) != partition:  # 00 beside 0 would be a second offset of one partition
+            number = number_of(partition)  # not 00, which would be a second offset of partition 0
+            if number is None:
                 raise ConfigError(name, text, f"{partition!r} of topic {topic} is no partition")
             if type(offset) is not int or not EARLIEST <= offset <= _MOST_OFFSET:
                 raise ConfigError(

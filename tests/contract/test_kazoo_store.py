@@ -41,6 +41,7 @@ from zk_layout.errors import (
 )
 from zk_layout.kazoo_store import KazooStore
 from zk_layout.multi_read import MULTI_READ
+from zk_layout.paths import is_znode_name
 from zk_layout.settings import SaslSettings, TlsSettings, ZkSettings
 from zk_layout.store import Acl, CheckOp, CreateOp, SessionEvent, SessionKind, SetOp, WatchEvent
 
@@ -190,6 +191,25 @@ def test_a_failed_start_leaves_a_store_that_can_be_started_again(kazoo: KazooBac
     # on a busy machine the short time-out may pass here too; a failed start may be repeated
     eventually(lambda: store.start() is None)
     assert store.exists("/") is not None
+
+
+@zookeeper_needed
+def test_the_server_accepts_the_names_that_is_znode_name_accepts_and_no_others(kazoo: KazooBackend):
+    store = kazoo.new_store()
+    store.start()
+    root = new_root()
+    store.create(root, b"")
+
+    def is_accepted(name: str) -> bool:
+        try:
+            store.create(f"{root}/{name}", b"")
+        except ZooKeeperError:
+            return False
+        return True
+
+    signs = "\x1f\x7f\x85\x9f\ue000\uf8ff\uf900\uffef\ufff0\uffff\U00010000😀 :é"
+    names = [".", "..", *(f"a{sign}b" for sign in signs)]
+    assert {name: is_accepted(name) for name in names} == {name: is_znode_name(name) for name in names}
 
 
 @zookeeper_needed

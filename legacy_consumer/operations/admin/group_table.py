@@ -7,7 +7,6 @@ not want are not read.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -30,13 +29,11 @@ from zk_layout.codecs import decode_owner
 from zk_layout.errors import MalformedZnodeError
 from zk_layout.loggers import safe_logger
 from zk_layout.model import TopicPartition
-from zk_layout.paths import OffsetsPath, OwnersPath, TopicOffsetsPath, TopicOwnersPath
+from zk_layout.paths import OffsetsPath, OwnersPath, TopicOffsetsPath, TopicOwnersPath, number_of
 from zk_layout.store import ZkStore, Znode
 
 logger = safe_logger(__name__)
 
-_MAX_PARTITION = 2**31 - 1
-_PARTITION = re.compile("0|[1-9][0-9]{0,9}")
 _SHOWN = 3
 _NOTHING = WrittenOffset(None)
 
@@ -173,7 +170,7 @@ def _znodes(
         is_owner = number >= len(offset_dirs)
         odd: list[str] = []
         for name in names or ():
-            partition = _partition_number(name)
+            partition = number_of(name)
             if partition is None:
                 odd.append(name)
             elif partitions is None or partitions(partition):
@@ -210,13 +207,6 @@ def _unclaimed(
         for partition in lives[topic].partitions
         if partitions is None or partitions(partition)
     }
-
-
-def _partition_number(name: str) -> int | None:
-    """Return the number if the name is written as Kafka writes one: decimal, no sign, no leading zero."""
-    # int() refuses thousands of digits, which any client can write
-    number = int(name) if _PARTITION.fullmatch(name) else None
-    return number if number is not None and number <= _MAX_PARTITION else None
 
 
 def _row(

@@ -9,6 +9,7 @@ from contextlib import ExitStack
 
 import click
 
+from legacy_consumer.config.addresses import parse_address
 from legacy_consumer.embedded import KAFKA_VERSIONS, EmbeddedEnsemble, EmbeddedKafka, EmbeddedZooKeeper
 from legacy_consumer.operations.cli.helpers.ending import StopRequestedError, unwound_by_signals
 
@@ -111,10 +112,10 @@ class _AddressType(click.ParamType[tuple[str, int]]):
     ) -> tuple[str, int]:
         if isinstance(value, tuple):
             return value
-        host, _, port = value.rpartition(":")
-        if not host or not port.isdecimal() or not 0 < int(port) <= _HIGHEST_PORT:
+        address = parse_address(value)
+        if address is None:
             self.fail(f"{value!r} is not HOST:PORT", param, ctx)
-        return host.strip("[]"), int(port)
+        return address
 
 
 @embedded.command()

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from legacy_consumer.config.addresses import parse_address
 from legacy_consumer.sandbox.servers.jars import kafka_jars
 from legacy_consumer.sandbox.servers.java import find_java
 from legacy_consumer.sandbox.servers.jvm import java_command, write_logging_files, write_properties
@@ -15,7 +15,6 @@ from zk_layout.errors import ConfigError
 
 _MAIN = "kafka.Kafka"
 _WITHOUT_LISTENERS = "0.8.2.2"
-_ADDRESS = re.compile(r"([^\s:/,\[\]]+|\[[0-9A-Fa-f:.]+\]):([0-9]{1,5})")
 _PROPERTIES = {
     "zookeeper.session.timeout.ms": "6000",
     "zookeeper.connection.timeout.ms": "30000",
@@ -58,14 +57,14 @@ class KafkaNode:
 
         Raises: ConfigError, JavaMissingError, JarsUnavailableError.
         """
-        address = _ADDRESS.fullmatch(self.advertised)
-        if address is None or not 0 < int(address[2]) < 65536:
+        address = parse_address(self.advertised)
+        if address is None:
             raise ConfigError("advertised", self.advertised, "must be HOST:PORT, as clients reach the broker")
         java, jars = find_java(), kafka_jars(self.version)
         try:
             (self.data / "kafka").mkdir(parents=True, exist_ok=True)
             write_logging_files(self.data, "WARN")
-            write_properties(self.data / "server.properties", self._all_properties(*address.groups()))
+            write_properties(self.data / "server.properties", self._all_properties(*address))
         except OSError as error:
             raise ConfigError("data", os.fspath(self.data), f"cannot be written: {error.strerror}") from error
         return java_command(
@@ -77,17 +76,17 @@ class KafkaNode:
             flags=(f"-Xmx{self.heap}",),
         )
 
-    def _all_properties(self, host: str, port: str) -> dict[str, str]:
+    def _all_properties(self, host: str, port: int) -> dict[str, str]:
         own = {
             "broker.id": str(self.broker_id),
             "zookeeper.connect": self.zookeeper,
             "log.dirs": os.fspath(self.data / "kafka"),
         }
         if self.version == _WITHOUT_LISTENERS:
-            own |= {"port": port, "advertised.host.name": host, "advertised.port": port}
+            own |= {"port": str(port), "advertised.host.name": host, "advertised.port": str(port)}
         else:
             own |= {
                 "listeners": f"PLAINTEXT://0.0.0.0:{port}",
-                "advertised.listeners": f"PLAINTEXT://{host}:{port}",
+                "advertised.listeners": f"PLAINTEXT://{self.advertised}",
             }
         return {**_PROPERTIES, **own, **self.properties}

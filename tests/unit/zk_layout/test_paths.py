@@ -19,6 +19,8 @@ from zk_layout.paths import (
     TopicConfigsPath,
     ZnodePath,
     broker_ids,
+    is_znode_name,
+    number_of,
     parse_path,
 )
 
@@ -105,3 +107,25 @@ def test_percent_signs_in_names_stay_as_they_are():
 def test_only_names_that_kafka_writes_are_brokers():
     strange = ["\u00b2", "\u0663", "9" * 5000, "-1", "00", "2147483648", "1_0", " 1", "x", "+2"]
     assert broker_ids(["10", *strange, "9", "0"]) == [0, 9, 10]
+
+
+@pytest.mark.parametrize("name", ["", "-1", "+1", "01", "1 ", "1_0", "٣", str(2**31), "1" * 5000])
+def test_a_name_that_kafka_does_not_write_is_no_number(name):
+    """int() raises ValueError for thousands of digits, which any client may write."""
+    assert number_of(name) is None
+
+
+def test_a_name_that_kafka_writes_is_a_number():
+    assert (number_of("0"), number_of(str(2**31 - 1))) == (0, 2**31 - 1)
+
+
+@pytest.mark.parametrize(
+    "name", ["", ".", "..", "a/b", "a\n", "a\0", "\x7f", "\x85", "\ud800", "\uf8ff", "\uffff", "a😀"]
+)
+def test_a_name_that_zookeeper_refuses_is_no_name_of_a_znode(name):
+    assert not is_znode_name(name)
+
+
+@pytest.mark.parametrize("name", ["a", "...", "a b", "a:b", "ä", "\uf900", "\uffef"])
+def test_any_other_name_is_a_name_of_a_znode(name):
+    assert is_znode_name(name)

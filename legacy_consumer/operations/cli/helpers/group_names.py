@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable, Sequence
 
 import click
@@ -11,9 +10,8 @@ from legacy_consumer.errors import NoSuchGroupError
 from legacy_consumer.operations.admin.group_list import list_groups
 from legacy_consumer.operations.cli.helpers.tables import say_error
 from zk_layout.errors import ConfigError
+from zk_layout.paths import is_znode_name
 from zk_layout.store import ZkStore
-
-_IN_NO_ZNODE = re.compile("[/\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff]")
 
 
 def check_group(group: str) -> str:
@@ -23,7 +21,7 @@ def check_group(group: str) -> str:
 
 def check_name(what: str, name: str) -> str:
     """Return the name if ZooKeeper's server accepts it for a znode. Raises: ConfigError."""
-    if name in {"", ".", ".."} or _IN_NO_ZNODE.search(name):
+    if not is_znode_name(name):
         raise ConfigError(what, name, f"is no name that a {what} can have")
     return name
 

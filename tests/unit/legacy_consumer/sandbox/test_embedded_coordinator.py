@@ -219,7 +219,9 @@ def test_a_port_that_this_user_may_not_have_is_not_said_to_be_in_use(monkeypatch
     assert "this user may not listen on it" in str(result.exception)
 
 
-@pytest.mark.parametrize("address", ["broker", "broker:", ":9092", "broker:0", "broker:70000", "broker:x"])
+@pytest.mark.parametrize(
+    "address", ["broker", "broker:", ":9092", "broker:0", "broker:70000", "broker:x", "b:٣", f"b:{'9' * 5000}"]
+)
 def test_an_address_that_is_none_is_refused(address):
     result = CliRunner().invoke(embedded, ["coordinator", "--broker", address])
     assert result.exit_code == 2
