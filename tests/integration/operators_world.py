@@ -18,7 +18,8 @@ from legacy_consumer.errors import BrokersUnavailableError
 from legacy_consumer.fetching.librdkafka import open_group_offsets, open_log_offsets
 from legacy_consumer.offsets import KafkaOffset
 from legacy_consumer.operations.admin.pruning import zookeeper_ms
-from legacy_consumer.operations.cli import groups_describe, kafka_offsets, migrate
+from legacy_consumer.operations.cli import groups_describe, kafka_offsets
+from legacy_consumer.operations.cli.helpers import migrate_options
 from legacy_consumer.operations.cli.helpers import options as cli_options
 from tests.simulation.operators.world import GROUPS, PARTITIONS, OperatorsWorld, WatchedWrites
 from tests.support.waiting import eventually
@@ -127,7 +128,7 @@ class RealOperatorsWorld(OperatorsWorld):
         self.topic("u", 1)
         self.topics = set(cluster.topics()) | {"__consumer_offsets"}
         monkeypatch.setattr(cli_options, "KazooStore", lambda settings: _WatchedStore(settings, self))
-        for module in (migrate, kafka_offsets, groups_describe):
+        for module in (migrate_options, kafka_offsets, groups_describe):
             monkeypatch.setattr(module, "open_group_offsets", self._watched_offsets)
         for group in GROUPS:
             for number, tp in enumerate(PARTITIONS):

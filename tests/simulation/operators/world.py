@@ -22,7 +22,8 @@ from legacy_consumer.member.resets import (
 from legacy_consumer.offsets import KafkaOffset
 from legacy_consumer.offsets.judgement import judge, written_in_kafka, written_in_zookeeper
 from legacy_consumer.offsets.topic_lives import read_topic_origins
-from legacy_consumer.operations.cli import groups_describe, kafka_offsets, migrate
+from legacy_consumer.operations.cli import groups_describe, kafka_offsets
+from legacy_consumer.operations.cli.helpers import migrate_options
 from legacy_consumer.operations.cli.helpers import options as cli_options
 from tests.support.fake_group_offsets import FakeGroupOffsets
 from tests.support.memory_cluster import GuardedStore, MemoryCluster
@@ -98,9 +99,9 @@ class OperatorsWorld(MemoryCluster):
         self.topic("t", (0, 100), (0, 100))
         self.topic("u", (0, 100))
         monkeypatch.setattr(cli_options, "KazooStore", lambda _: _WatchedStore(self))
-        for module in (migrate, kafka_offsets, groups_describe):
+        for module in (migrate_options, kafka_offsets, groups_describe):
             monkeypatch.setattr(module, "open_group_offsets", lambda config, _: self._kafka_of(config.group_id))
-        monkeypatch.setattr(migrate, "read_kafka_members", lambda _, __, group, ___: self.newer[group])
+        monkeypatch.setattr(migrate_options, "read_kafka_members", lambda _, __, group, ___: self.newer[group])
         for group in GROUPS:
             for number, tp in enumerate(PARTITIONS):
                 self.commit_in_zookeeper(group, tp, 10 + 10 * number)

@@ -18,7 +18,7 @@ from legacy_consumer.operations.admin.errors import BackupError
 from legacy_consumer.operations.admin.migration.record import Phase, write_record
 from legacy_consumer.operations.admin.offset_files import read_offsets
 from legacy_consumer.operations.admin.whole_files import replace_whole
-from legacy_consumer.operations.cli import migrate
+from legacy_consumer.operations.cli.helpers import migrate_options
 from tests.support.fake_group_offsets import FakeGroupOffsets
 from tests.support.memory_cluster import BROKER, MemoryCluster, with_options
 from zk_layout.errors import NotPermittedError
@@ -127,8 +127,8 @@ def test_an_offset_of_an_earlier_topic_is_written_as_the_zero_that_it_means(clus
     cluster.topic("again", (0, 50))
     cluster.store.set_data("/brokers/ids/0", OF_0_9.encode())
     kafka = FakeGroupOffsets()
-    monkeypatch.setattr(migrate, "open_group_offsets", lambda config, store: kafka)
-    monkeypatch.setattr(migrate, "read_kafka_members", lambda *_: ())
+    monkeypatch.setattr(migrate_options, "open_group_offsets", lambda config, store: kafka)
+    monkeypatch.setattr(migrate_options, "read_kafka_members", lambda *_: ())
     file = tmp_path / "backup.json"
     done = cluster.run(*words.replace("FILE", str(file)).replace("FOLDER", str(tmp_path)).split())
     assert done.code == 0, done
@@ -169,8 +169,8 @@ def test_commands_that_a_migration_proposes_can_be_pasted_and_show_a_plan(cluste
     monkeypatch.chdir(tmp_path)
     cluster.store.set_data("/brokers/ids/0", OF_0_9.encode())
     kafka = FakeGroupOffsets()
-    monkeypatch.setattr(migrate, "open_group_offsets", lambda config, store: kafka)
-    monkeypatch.setattr(migrate, "read_kafka_members", lambda *_: ())
+    monkeypatch.setattr(migrate_options, "open_group_offsets", lambda config, store: kafka)
+    monkeypatch.setattr(migrate_options, "read_kafka_members", lambda *_: ())
     cluster.put(f"/consumers/{group}/offsets/t/0", " 7")
     cluster.commit(group, "t", None, 5)
     backup = str(tmp_path / "b")
