@@ -45,9 +45,8 @@ def register(spark: SparkSession) -> None:
 
     Extends spark.sql.redaction.options.regex, so that the session hides also secrets with names that Spark does not
     know in plans and in Spark's event log. Makes the session the active one of the calling thread, because writes look
-    formats
-    up there: a thread of the user's code must call register again. The executors need this package installed, or added
-    by --py-files.
+    formats up there: a thread of the user's code must call register again. The executors need this package installed,
+    or added by --py-files.
     """
     hidden = spark.conf.get(REDACTION, "") or ""
     if HIDDEN_OPTIONS not in hidden:

@@ -365,6 +365,7 @@ HINTS: dict[str, str] = {
     "request.timeout.ms": "the newer consumer's name of socket.timeout.ms",
     "receive.buffer.bytes": "the newer consumer's name of socket.receive.buffer.bytes",
     "session.timeout.ms": "of the newer consumer; here it is zookeeper.session.timeout.ms",
+    "zookeeper": "--zookeeper on the command line is the property zookeeper.connect",
     "zk.connect": "Kafka 0.7's name of zookeeper.connect",
     "zk.sessiontimeout.ms": "Kafka 0.7's name of zookeeper.session.timeout.ms",
     "zk.connectiontimeout.ms": "Kafka 0.7's name of zookeeper.connection.timeout.ms",
@@ -379,4 +380,4 @@ HINTS: dict[str, str] = {
     "rebalance.retries.max": "Kafka 0.7's name of rebalance.max.retries",
     "queuedchunks.max": "Kafka 0.7's name of queued.max.message.chunks, which has no effect here",
 }
-"""Property names of other clients, with the name to use instead."""
+"""Names that other clients, or the command line, have for properties, with the name to use instead."""

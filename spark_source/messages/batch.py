@@ -197,7 +197,7 @@ class ZkMessagesReader(DataSourceReader):
             return []
         own = replace(options, starting=options.starting.only(shares), ending=options.ending.only(shares))
         asks_zookeeper = OffsetKind.COMMITTED in {options.starting.kind, options.ending.kind}
-        store = None if asks_zookeeper else PlannedStore(partition.znodes).as_store()
+        store = None if asks_zookeeper else PlannedStore(partition.znodes, shares).as_store()
         with closing(Cluster(own, store, answer_s=options.fetch_timeout_ms / 1000)) as cluster:
             if asks_zookeeper:
                 cluster.open()

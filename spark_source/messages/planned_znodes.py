@@ -55,10 +55,11 @@ class PlannedStore:
     answer was wrong, and the fetcher must then ask the brokers.
     """
 
-    def __init__(self, znodes: Znodes) -> None:
+    def __init__(self, znodes: Znodes, partitions: Collection[TopicPartition]) -> None:
+        """partitions: the partitions of the task; a partition without a leader has no state among the znodes."""
         self._znodes = znodes
         self._told: set[str] = set()
-        self._topics = _topics_of(znodes)
+        self._topics = _topics_of(partitions)
 
     def as_store(self) -> ZkStore:
         """Return this object as a ZkStore; a read calls none of the methods that it lacks."""
@@ -70,7 +71,7 @@ class PlannedStore:
         return tuple(sorted(name for name in names if "/" not in name))
 
     def get_data_many(self, paths: Sequence[str], watcher: Watcher | None = None) -> list[Znode | None]:  # noqa: ARG002
-        """Return registrations, topics with the partitions of the plan, and each state once.
+        """Return registrations, topics with the partitions of the task, and each state once.
 
         Raises: ConnectionLostError for all else.
         """
@@ -85,13 +86,11 @@ class PlannedStore:
         """Do nothing: nothing is open."""
 
 
-def _topics_of(znodes: Znodes) -> dict[str, bytes]:
-    """Return the topics of these states, each with the partitions that have a state."""
+def _topics_of(partitions: Collection[TopicPartition]) -> dict[str, bytes]:
+    """Return the znodes of these topics, each with the given partitions."""
     numbers: dict[str, list[int]] = {}
-    for path in znodes:
-        match path.split("/"):
-            case ["", "brokers", "topics", topic, "partitions", number, "state"]:
-                numbers.setdefault(topic, []).append(int(number))
+    for topic, number in partitions:
+        numbers.setdefault(topic, []).append(number)
     return {
         TopicPath(topic).path: encode_topic(TopicAssignment(dict.fromkeys(own, ()), version=1))
         for topic, own in numbers.items()

@@ -62,7 +62,7 @@ def open_reader(
     """
 
     def new_store() -> ZkStore:
-        return PlannedStore(znodes).as_store()
+        return PlannedStore(znodes, [wanted.partition]).as_store()
 
     def read_with_librdkafka(part: OffsetRange) -> Iterator[pa.RecordBatch]:
         return _read_with_librdkafka(options, new_store(), part, columns)

@@ -55,9 +55,9 @@ def test_a_plan_of_many_partitions_goes_through_the_znodes_once():
     assert znodes.times == 1
 
 
-def test_a_task_knows_the_topics_of_its_plan_and_asks_for_no_other():
-    states = {PartitionStatePath("t", number).path: b"{}" for number in (0, 12)}
-    store = PlannedStore({BrokerIdPath(0).path: b"broker", **states})
+def test_a_task_knows_the_topics_of_its_partitions_also_of_one_without_a_state_and_asks_for_no_other():
+    partitions = [TopicPartition("t", 0), TopicPartition("t", 12)]
+    store = PlannedStore({BrokerIdPath(0).path: b"broker", PartitionStatePath("t", 0).path: b"{}"}, partitions)
     [topic] = store.get_data_many([TopicPath("t").path])
     assert sorted(decode_topic(TopicPath("t").path, topic.data).partitions) == [0, 12]
     with pytest.raises(ConnectionLostError):
