@@ -19,7 +19,7 @@ up its tries on partitions that others keep.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from rebalance.snapshot import Assignment
@@ -29,32 +29,38 @@ Members: TypeAlias = Mapping[str, ConsumerRegistration]
 
 
 @dataclass(frozen=True, slots=True)
-class Absence:
-    """A wait: some members have left, and the others wait for them.
+class GroupMemory:
+    """A member's memory of its group, for the wait for absent members.
 
-    before: the members at the first departure. until_s: the end of the wait, on the reader's clock.
+    last: the members at the last reading, None before the first. before: the members at the first departure, while the
+    group waits; None = the group waits for no member. impatient: present members that do not wait, though they stayed.
     """
 
-    before: Members
-    until_s: float
+    last: Members | None = None
+    before: Members | None = None
+    impatient: frozenset[str] = frozenset()
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether the group waits for absent members."""
+        return self.before is not None
 
     def companions(self, members: Members) -> frozenset[str]:
         """Return the members that never left; a member that restarted under its id has another registration."""
-        return frozenset(name for name, known in self.before.items() if members.get(name) == known)
+        before = self.before or {}
+        return frozenset(name for name, known in before.items() if members.get(name) == known)
+
+    def after_the_wait(self) -> GroupMemory:
+        """Return the memory at the end of a wait: members that are still absent are not waited for any more."""
+        return GroupMemory(self.last)
 
 
-def note_members(
-    absence: Absence | None, last: Members | None, members: Members, *, now_s: float, delay_s: float
-) -> Absence | None:
-    """Return the wait after a reading of the group; None = the group waits for no member.
-
-    last: the members at the reading before, None if this is the first.
-    """
-    if absence is None:
-        left = last is not None and len(members) < len(last)
-        return Absence(last, now_s + delay_s) if left and last is not None and delay_s > 0 else None
-    is_whole = len(members) >= len(absence.before)
-    return None if is_whole or now_s >= absence.until_s else absence
+def note_members(known: GroupMemory, members: Members) -> GroupMemory:
+    """Return the memory after a reading of the group. The time of a wait is a timer of the machine."""
+    if known.before is None:
+        has_shrunk = known.last is not None and len(members) < len(known.last)
+        return GroupMemory(members, before=known.last if has_shrunk else None)
+    return GroupMemory(members) if len(members) >= len(known.before) else replace(known, last=members)
 
 
 def standing(before: Assignment, now: Assignment, patient: Collection[str], companions: Collection[str]) -> Assignment:

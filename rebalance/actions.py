@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from rebalance.absence import GroupMemory
 from rebalance.events import Timer
 
 
@@ -19,12 +20,14 @@ class Rebalance:
 
     final: do not wait any longer for messages in hand. leaving: release everything. doubtful: first check in ZooKeeper
     that all owned partitions are still mine. last_look: act on the group as read now, even if it changes meanwhile.
+    memory: of the members at earlier readings.
     """
 
     final: bool = False
     leaving: bool = False
     doubtful: bool = False
     last_look: bool = False
+    memory: GroupMemory = field(default_factory=GroupMemory)
 
 
 @dataclass(frozen=True, slots=True)

@@ -90,7 +90,7 @@ class Coordinator:
             exclude_internal_topics=exclude_internal_topics,
             on_change=self.post,
         )
-        patience = Patience(self._name, store, assign, self._clock, policy.absence_ms, self.post)
+        patience = Patience(self._name, store, assign, policy.absence_ms, self._handle, self.post)
         reconciler = Reconciler(
             registrar,
             self._reader,

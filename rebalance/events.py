@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TypeAlias
 
+from rebalance.absence import GroupMemory
 from zk_layout.errors import LegacyConsumerError
 
 
@@ -40,14 +41,19 @@ class Triggered:
 class Settled:
     """The member owns exactly its share, and all of it flows; when leaving: it owns nothing any more.
 
-    kept, released, claimed: numbers of partitions since it was last settled. patience_ms: how long the group still
-    waits for absent members; None = it waits for no member.
+    kept, released, claimed: numbers of partitions since it was last settled.
     """
 
     kept: int = 0
     released: int = 0
     claimed: int = 0
-    patience_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupNoted:
+    """A reading of the group changed the member's memory of it: members came or left, or one does not wait."""
+
+    memory: GroupMemory
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +176,7 @@ Event: TypeAlias = (
     | IdTaken
     | Triggered
     | Settled
+    | GroupNoted
     | Draining
     | Blocked
     | Overtaken

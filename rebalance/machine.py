@@ -21,11 +21,12 @@ A member that leaves waits for ZooKeeper in the same way and tries again, until 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from itertools import product
 from typing import TypeAlias
 
+from rebalance.absence import GroupMemory
 from rebalance.actions import (
     Action,
     CancelTimer,
@@ -50,6 +51,7 @@ from rebalance.events import (
     Event,
     Expired,
     Failed,
+    GroupNoted,
     IdTaken,
     Left,
     Overtaken,
@@ -105,6 +107,7 @@ class MemberState:
     backing_off, draining: the timer BACKOFF, or DRAIN, runs; later events do not prolong it.
     overdue: drain.timeout.ms ran out, and no rebalance has ended since. doubted: owner znodes of mine may be gone.
     looks: how many readings in a row the group changed while the member read it.
+    memory: the members at earlier readings, for the wait for absent ones. The timer ABSENCE runs during that wait.
     """
 
     phase: Phase = Phase.CREATED
@@ -122,6 +125,7 @@ class MemberState:
     overdue: bool = False
     doubted: bool = False
     looks: int = 0
+    memory: GroupMemory = field(default_factory=GroupMemory)
 
     @property
     def shown(self) -> Phase:
@@ -218,6 +222,15 @@ def _note(state: MemberState, event: Event, policy: Policy) -> Step:
             return replace(state, obstacle=event.error, overdue=False, doubted=False, looks=0), ()
         case Deregistered():
             return replace(state, missed=True, overdue=False, doubted=False, looks=0), ()
+        case GroupNoted():
+            noted = replace(state, memory=event.memory)
+            if state.memory.is_waiting == event.memory.is_waiting:
+                return noted, ()
+            # a later departure does not prolong the wait
+            begins = StartTimer(Timer.ABSENCE, policy.absence_ms)
+            return noted, (begins if event.memory.is_waiting else CancelTimer(Timer.ABSENCE),)
+        case Timer.ABSENCE:
+            return replace(state, memory=state.memory.after_the_wait()), ()
         case Settled() | Draining():
             return replace(state, overdue=False, doubted=False, looks=0), ()
         case _:
@@ -248,6 +261,7 @@ def _reconcile(state: MemberState, _event: Event, _policy: Policy) -> Step:
             leaving=state.phase is Phase.LEAVING,
             doubtful=state.doubted,
             last_look=state.looks >= MOST_LOOKS - 1,
+            memory=state.memory,
         ),
     )
 
@@ -270,13 +284,11 @@ def _drain(state: MemberState, _event: Event, policy: Policy) -> Step:
     return replace(state, draining=True), (() if state.draining else (timer,))
 
 
-def _rest(state: MemberState, event: Event, _policy: Policy) -> Step:
-    patience_ms = event.patience_ms if isinstance(event, Settled) else None
+def _rest(state: MemberState, _event: Event, _policy: Policy) -> Step:
     calm = replace(state, tries=0, degraded=False, obstacle=None, backing_off=False, draining=False)
     return calm, (
         CancelTimer(Timer.BACKOFF),
         CancelTimer(Timer.DRAIN),
-        CancelTimer(Timer.ABSENCE) if patience_ms is None else StartTimer(Timer.ABSENCE, patience_ms),
         StartTimer(Timer.QUIET, QUIET_MS),
     )
 
@@ -325,7 +337,8 @@ def _lose_and_leave(state: MemberState, _event: Event, _policy: Policy) -> Step:
 
 
 def _lose(state: MemberState, _event: Event, _policy: Policy) -> Step:
-    return replace(_in_another_session(state), connected=False), (DropOwnership(), ForgetGroup(), *_CANCEL_ALL)
+    actions: tuple[Action, ...] = (DropOwnership(), ForgetGroup(), *_CANCEL_ALL_OF_SESSION)
+    return replace(_in_another_session(state), connected=False), actions
 
 
 def _begin_anew(state: MemberState, _event: Event, _policy: Policy) -> Step:
@@ -349,10 +362,12 @@ def _in_another_session(state: MemberState) -> MemberState:
         gathered=state.gathered,
         degraded=state.degraded,
         obstacle=state.obstacle,
+        memory=state.memory,
     )
 
 
 _CANCEL_ALL = tuple(CancelTimer(name) for name in Timer)
+_CANCEL_ALL_OF_SESSION = tuple(CancelTimer(name) for name in Timer if name is not Timer.ABSENCE)
 
 
 @dataclass(frozen=True, slots=True)

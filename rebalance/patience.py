@@ -5,8 +5,9 @@ not show whether its member waits, and a registration of a JVM member looks like
 partitions before it claims again. So this class watches one owner znode of each member that would get a partition of
 mine: a member that keeps the znode waits; a member that deletes it does not wait, and gets its share at once.
 
-The memory of the group outlives the session. When all sessions expire at once, each member finds a smaller group than
-before, claims its own partitions again, and waits for the other members to do so.
+The machine keeps the memory of the group, and gives it with each order to rebalance. The memory outlives the session.
+When all sessions expire at once, each member finds a smaller group than before, claims its own partitions again, and
+waits for the other members to do so.
 """
 
 from __future__ import annotations
@@ -14,10 +15,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from rebalance.absence import Absence, Members, note_members, standing
-from rebalance.clock import Clock
+from rebalance.absence import GroupMemory, note_members, standing
 from rebalance.errors import AssignmentRefusedError
-from rebalance.events import Event, Triggered
+from rebalance.events import Event, GroupNoted, Triggered
 from rebalance.snapshot import Assignment, GroupSnapshot
 from zk_layout.loggers import safe_logger
 from zk_layout.paths import ConsumerIdPath, OwnerPath
@@ -34,74 +34,61 @@ class Patience:
         consumer_id: str,
         store: ZkStore,
         assign: Callable[[GroupSnapshot], Assignment],
-        clock: Clock,
         delay_ms: int,
+        handle: Callable[[Event], None],
         post: Callable[[Event], None],
     ) -> None:
-        """post: enqueues an event, from a thread of the store, when a member that seemed to wait does not."""
+        """handle: tells the machine at once of a change of the memory, before the rebalance ends in another event.
+
+        post: enqueues an event, from a thread of the store, when a member that seemed to wait does not.
+        """
         self._consumer_id = consumer_id
         self._store = store
         self._assign = assign
-        self._clock = clock
         self._delay_s = delay_ms / 1000
+        self._handle = handle
         self._post = post
-        self._last: Members | None = None
-        self._absence: Absence | None = None
-        self._impatient: frozenset[str] = frozenset()
 
-    @property
-    def remaining_ms(self) -> int | None:
-        """How long the wait may still take, None if there is none; never 0 before its end."""
-        if self._absence is None:
-            return None
-        return max(0, int((self._absence.until_s - self._clock.monotonic()) * 1000) + 1)
+    def judge(self, snapshot: GroupSnapshot, assignment: Assignment, known: GroupMemory) -> Assignment:
+        """Return the assignment during a wait, the unchanged one without a wait. Raises: ZooKeeperError.
 
-    def judge(self, snapshot: GroupSnapshot, assignment: Assignment) -> Assignment:
-        """Return the assignment during a wait, the unchanged one without a wait. Raises: ZooKeeperError."""
+        known: the memory so far; the machine gets GroupNoted if it has changed.
+        """
         if self._delay_s <= 0:
             return assignment
-        self._note(snapshot)
-        if self._absence is None:
-            return assignment
+        noted = note_members(known, snapshot.members)
+        stands = assignment
         try:
-            before = self._assign(replace(snapshot, members=self._absence.before))
+            if noted.is_waiting:
+                stands, noted = self._stand(snapshot, assignment, noted)
+        finally:
+            # also if ZooKeeper did not answer: the time of the wait begins with the first departure
+            if noted != known:
+                self._handle(GroupNoted(noted))
+        return stands
+
+    def _stand(
+        self, snapshot: GroupSnapshot, assignment: Assignment, noted: GroupMemory
+    ) -> tuple[Assignment, GroupMemory]:
+        """Return the assignment during the wait, and the memory with the members that turned out not to wait."""
+        assert noted.before is not None
+        try:
+            before = self._assign(replace(snapshot, members=noted.before))
         except AssignmentRefusedError:
             # no member had anything to keep
-            return assignment
-        companions = self._absence.companions(snapshot.members)
-        patient = companions - self._impatient
+            return assignment, noted
+        companions = noted.companions(snapshot.members)
         while True:
-            stands = standing(before, assignment, patient, companions)
+            stands = standing(before, assignment, companions - noted.impatient, companions)
             hurried = self._hurried(snapshot.group, stands, assignment)
             if not hurried:
-                return stands
+                return stands, noted
             logger.info("%s: %s does not wait", self._consumer_id, ", ".join(sorted(hurried)))
-            self._impatient |= hurried
-            patient -= hurried
+            noted = replace(noted, impatient=noted.impatient | hurried)
 
     def _hear(self, event: WatchEvent) -> None:
         if event.kind is not WatchKind.LOST:
             self._post(Triggered("a member does not wait for those that left"))
-
-    def _note(self, snapshot: GroupSnapshot) -> None:
-        was, members = self._absence, snapshot.members
-        self._absence = now = note_members(
-            was, self._last, members, now_s=self._clock.monotonic(), delay_s=self._delay_s
-        )
-        self._last = members
-        if now is None and was is not None:
-            left = len(was.before) - len(members)
-            what = "is whole again" if left <= 0 else f"goes on with {left} members fewer"
-            logger.info("%s: group %s %s", self._consumer_id, snapshot.group, what)
-        elif now is not None and was is None:
-            self._impatient = frozenset()
-            logger.info(
-                "%s: %d members left group %s; their partitions wait up to %.1f s for them or for new members",
-                self._consumer_id,
-                len(now.before) - len(members),
-                snapshot.group,
-                self._delay_s,
-            )
 
     def _hurried(self, group: str, stands: Assignment, now: Assignment) -> frozenset[str]:
         """Return the members that are believed to wait, but disagree with me and do not hold their own partitions."""

@@ -117,7 +117,7 @@ class Reconciler:
             self._bury_deleted(snapshot.created)
             self._tell_missing(snapshot.created)
         self._disown_commits()
-        assignment = self._patience.judge(snapshot, self._assign(snapshot))
+        assignment = self._patience.judge(snapshot, self._assign(snapshot), todo.memory)
         # if my session does not hold the id, the partitions assigned to the id are another member's
         mine = {} if is_taken else owned_by(assignment, self._consumer_id)
         plan = make_plan(self._ownership.owned, mine)
@@ -141,7 +141,7 @@ class Reconciler:
             self._claimed += len(plan.claim)
         self._begin(assignment)
         released, claimed, self._released, self._claimed = self._released, self._claimed, 0, 0
-        return Settled(len(plan.keep), released, claimed, self._patience.remaining_ms)
+        return Settled(len(plan.keep), released, claimed)
 
     def _mend_registration(self, todo: Rebalance) -> Event:
         """Replace a registration that another client wrote under my id, and have the group read again."""

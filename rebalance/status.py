@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
+from rebalance.absence import GroupMemory
 from rebalance.clock import Clock
 from rebalance.counters import MemberCounters
 from rebalance.errors import ConsumerRebalanceFailedError, RegistrationConflictError, UnexpectedError
@@ -99,6 +100,7 @@ class Report:
             logger.debug("%s: %s: %s -> %s", self._name, event, before.phase.value, after.phase.value)
         self._note_session(before, event, after)
         self._note_attempt(before, event, after)
+        self._note_absence(before.memory, after.memory)
 
     def _note_session(self, before: MemberState, event: Event, after: MemberState) -> None:
         sessions = self.counters.session_events
@@ -177,3 +179,15 @@ class Report:
         # an ERROR once, not with every try
         level = logging.ERROR if is_news else logging.DEBUG
         logger.log(level, "%s: DEGRADED, goes on trying: %s", self._name, self._degraded)
+
+    def _note_absence(self, before: GroupMemory, after: GroupMemory) -> None:
+        present = len(after.last or ())
+        if after.before is not None and before.before is None:
+            left = len(after.before) - present
+            what = f"waits up to scheduled.rebalance.max.delay.ms for {left} members that left, or for new ones"
+        elif before.before is not None and after.before is None:
+            left = len(before.before) - present
+            what = "is whole again" if left <= 0 else f"goes on with {left} members fewer"
+        else:
+            return
+        logger.info("%s: group %s %s", self._name, self._registrar.group, what)

@@ -95,7 +95,7 @@ STREAM_OPTIONS = (
     ),
     Option("commitOffsets", "true with group.id", "whether finished batches become the group's committed offsets"),
     Option("claimOwnership", "false", "register as the group's only member and own all partitions while it runs"),
-    Option("liveGroup", LiveGroup.FAIL.value, "`allow` commits beside members of the group that own partitions"),
+    Option("liveGroup", LiveGroup.FAIL.value, "`allow` commits although the group has live members"),
 )
 OWN_OPTIONS = (*READ_OPTIONS, *STREAM_OPTIONS)
 FETCH_OPTIONS = property_options(

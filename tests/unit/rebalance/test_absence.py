@@ -1,10 +1,12 @@
 """Decisions about an absence: for which members a group waits, until when, and who owns which partitions meanwhile."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rebalance.absence import Absence, note_members, standing
+from rebalance.absence import GroupMemory, note_members, standing
 from zk_layout.model import ConsumerRegistration, ConsumerThreadId, SubscriptionPattern, TopicPartition
 
 
@@ -18,46 +20,49 @@ def assignment(text):
     return {TopicPartition("t", n): ConsumerThreadId(name, 0) for n, name in owners if name != "."}
 
 
-def look(absence, last, now, at=0.0, delay=30.0):
-    return note_members(absence, last and members(last), members(now), now_s=at, delay_s=delay)
+def looks(*readings):
+    """Return the memory after these readings of the group, a name for each member."""
+    known = GroupMemory()
+    for names in readings:
+        known = note_members(known, members(names))
+    return known
 
 
 def test_a_member_that_reads_the_group_for_the_first_time_does_not_wait():
-    assert look(None, None, "ab") is None
+    assert looks("ab") == GroupMemory(members("ab"))
 
 
 @pytest.mark.parametrize("now", ["abc", "abcd", "abd"])
 def test_a_group_as_big_as_before_does_not_wait(now):
-    assert look(None, "abc", now) is None
+    assert looks("abc", now) == GroupMemory(members(now))
 
 
-def test_a_group_that_shrinks_waits_from_then_on_for_as_many_as_it_had():
-    assert look(None, "abc", "ac", at=100.0) == Absence(members("abc"), 130.0)
+def test_a_group_that_shrinks_waits_for_as_many_as_it_had():
+    assert looks("abc", "ac") == GroupMemory(members("ac"), before=members("abc"))
 
 
-def test_no_member_waits_with_the_default_setting():
-    assert look(None, "abc", "ac", delay=0.0) is None
-
-
-def test_members_that_leave_meanwhile_do_not_prolong_the_wait_and_are_waited_for_too():
-    absence = look(None, "abc", "ac", at=100.0)
-    assert look(absence, "ac", "c", at=129.0) == absence
-    assert look(absence, "c", "ac", at=129.5) == absence
-    assert look(absence, "c", "c", at=130.0) is None
+def test_members_that_leave_meanwhile_are_waited_for_too():
+    assert looks("abc", "ac", "c") == GroupMemory(members("c"), before=members("abc"))
+    assert looks("abc", "ac", "c", "ac") == GroupMemory(members("ac"), before=members("abc"))
 
 
 @pytest.mark.parametrize("now", ["abc", "acd", "cde", "abcd"])
 def test_the_wait_ends_at_once_when_the_group_has_as_many_members_as_before(now):
-    assert look(look(None, "abc", "ac"), "ac", now, at=1.0) is None
+    assert looks("abc", "ac", now) == GroupMemory(members(now))
+
+
+def test_after_the_wait_the_group_is_as_big_as_it_is():
+    known = replace(looks("abc", "ac"), impatient=frozenset("c")).after_the_wait()
+    assert known == GroupMemory(members("ac"))
+    assert note_members(known, members("ac")) == known
 
 
 def test_a_departure_after_the_group_was_whole_again_has_a_wait_of_its_own():
-    assert look(None, "abc", "ab", at=200.0).until_s == 230.0
+    assert looks("abc", "ac", "acd", "ac").before == members("acd")
 
 
 def test_a_member_that_came_back_under_the_same_id_is_not_one_that_waited():
-    absence = look(None, "abc", "a")
-    assert absence.companions(members("a") | members("b", born=7)) == {"a"}
+    assert looks("abc", "a").companions(members("a") | members("b", born=7)) == {"a"}
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from rebalance.absence import GroupMemory
 from rebalance.actions import (
     CancelTimer,
     DropOwnership,
@@ -29,6 +30,7 @@ from rebalance.events import (
     Draining,
     Expired,
     Failed,
+    GroupNoted,
     IdTaken,
     Left,
     Overtaken,
@@ -44,9 +46,13 @@ from rebalance.events import (
 )
 from rebalance.machine import LEAST_PAUSE_MS, MOST_LOOKS, QUIET_MS, TABLE, MemberState, Phase, Policy, draw, step
 from zk_layout.errors import AuthenticationError, ConnectionLostError
+from zk_layout.model import ConsumerRegistration, SubscriptionPattern
 
 DOC = Path(__file__).parents[3] / "docs" / "architecture.md"
-POLICY = Policy(max_retries=3, backoff_ms=2000, suspicion_ms=1500, drain_timeout_ms=3000)
+POLICY = Policy(max_retries=3, backoff_ms=2000, suspicion_ms=1500, drain_timeout_ms=3000, absence_ms=30_000)
+ONE = ConsumerRegistration(SubscriptionPattern.STATIC, (("t", 1),), 0)
+WHOLE, SMALLER = {"a": ONE, "b": ONE}, {"a": ONE}
+AWAY = GroupMemory(SMALLER, before=WHOLE)
 IN_THE_WAY = Blocked(PartitionOwnedError({}))
 LOST = Failed(ConnectionLostError())
 ALL_EVENTS = [
@@ -57,6 +63,8 @@ ALL_EVENTS = [
     Left(),
     Triggered("members changed"),
     Settled(),
+    GroupNoted(AWAY),
+    GroupNoted(GroupMemory(WHOLE)),
     Draining(),
     IN_THE_WAY,
     LOST,
@@ -282,13 +290,15 @@ def test_a_closed_member_does_nothing_more():
 
 def reachable(depth, policy=POLICY):
     """Return every state that a sequence of at most depth events leads to."""
-    seen = frontier = {MemberState(session_id=1)}
+    first = MemberState(session_id=1)
+    seen = frontier = {repr(first): first}
     for _ in range(depth):
-        found = {step(s, e, policy)[0] for s, e in itertools.product(frontier, ALL_EVENTS)}
+        after = [step(state, event, policy)[0] for state, event in itertools.product(frontier.values(), ALL_EVENTS)]
         # counters go no further than to where they change a decision
-        frontier = {s for s in found - seen if s.tries <= 1 and s.looks <= 1}
+        found = {repr(state): state for state in after if state.tries <= 1 and state.looks <= 1}
+        frontier = {key: state for key, state in found.items() if key not in seen}
         seen = seen | frontier
-    return seen
+    return seen.values()
 
 
 GATHERING = replace(POLICY, gather_ms=3000)
@@ -323,6 +333,9 @@ def test_every_waiting_state_has_a_timer_or_an_event_that_ends_it():
                 assert Timer.BACKOFF not in cancelled
             if after.phase is Phase.WAITING:
                 assert after.backing_off or not after.connected
+            if after.memory.is_waiting and after.phase not in (Phase.LEAVING, Phase.CLOSED):
+                assert (Timer.ABSENCE in started) is not state.memory.is_waiting
+                assert Timer.ABSENCE not in cancelled
 
 
 def test_the_first_claim_waits_for_others_once():
@@ -366,12 +379,31 @@ def test_a_doubt_lasts_until_a_rebalance_has_looked():
     assert not run(IN_THE_WAY, state=state)[0].doubted
 
 
-def test_members_that_left_are_waited_for_as_long_as_the_last_look_says():
-    state, actions = run(Started(), Registered(), Settled(patience_ms=500))
-    assert StartTimer(Timer.ABSENCE, 500) in actions
-    state, actions = run(Timer.ABSENCE, state=state)
-    assert actions == (Rebalance(),)
-    assert CancelTimer(Timer.ABSENCE) in run(Settled(), state=state)[1]
+def test_the_time_of_an_absence_runs_from_the_first_departure_until_the_group_is_whole():
+    state, actions = run(*STABLE, Triggered("b left"), GroupNoted(AWAY))
+    assert actions == (StartTimer(Timer.ABSENCE, POLICY.absence_ms),)
+    state, actions = run(Settled(), Triggered("c left"), state=state)
+    assert actions == (Rebalance(memory=AWAY),)
+    assert run(GroupNoted(replace(AWAY, last={})), state=state)[1] == ()
+    state, actions = run(GroupNoted(GroupMemory(WHOLE)), state=state)
+    assert actions == (CancelTimer(Timer.ABSENCE),)
+    assert state.memory == GroupMemory(WHOLE)
+
+
+@pytest.mark.parametrize("meanwhile", [[], [LOST], [Suspended(0.0)], [Expired()], [Connected(2)]], ids=str)
+def test_an_absence_ends_with_its_time_whatever_came_between_and_no_session_cuts_it_short(meanwhile):
+    state, _ = run(*STABLE, GroupNoted(AWAY), Settled())
+    for event in meanwhile:
+        state, actions = step(state, event, POLICY)
+        assert CancelTimer(Timer.ABSENCE) not in actions
+    assert state.memory == AWAY
+    state, _ = run(Timer.ABSENCE, state=state)
+    assert state.memory == GroupMemory(SMALLER)
+
+
+def test_a_member_that_is_settled_looks_again_when_the_time_of_an_absence_is_over():
+    state, _ = run(*STABLE, GroupNoted(AWAY), Settled())
+    assert run(Timer.ABSENCE, state=state)[1] == (Rebalance(memory=GroupMemory(SMALLER)),)
 
 
 def test_refused_credentials_are_remembered_until_there_is_a_session():
