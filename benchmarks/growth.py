@@ -21,6 +21,7 @@ from benchmarks.grouping import JOIN_REQUESTS, JOIN_S, LEAVE_S, START_S, Changes
 from benchmarks.growth_picture import draw
 from benchmarks.observer import NotSettledError
 from benchmarks.processes import Side
+from benchmarks.report import commit_measured, today
 from zk_layout.errors import LegacyConsumerError
 
 _HERE = Path(__file__).resolve().parent
@@ -36,7 +37,7 @@ _BEGIN, _END = "<!-- growth: written by `python -m benchmarks.growth` -->", "<!-
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """Medians of several rounds: seconds of each change, and ZooKeeper's requests for a join."""
+    """Medians of several rounds: seconds of each change, and ZooKeeper's requests for a join; and of which commit."""
 
     side: Side
     members: int
@@ -45,6 +46,8 @@ class Point:
     join_s: float
     leave_s: float
     join_requests: float
+    commit: str
+    date: str
 
     @property
     def key(self) -> tuple[int, int, str]:
@@ -52,7 +55,9 @@ class Point:
         return self.partitions, self.members, self.side
 
 
-def measure(partitions: int, members: tuple[int, ...], sides: tuple[Side, ...], rounds: int) -> Iterator[Point]:
+def measure(
+    partitions: int, members: tuple[int, ...], sides: tuple[Side, ...], rounds: int, commit: str
+) -> Iterator[Point]:
     """Measure the points of one topic."""
     with GroupScene(partitions).open(Effort(None, False)) as stage:
         for count in members:
@@ -67,6 +72,8 @@ def measure(partitions: int, members: tuple[int, ...], sides: tuple[Side, ...], 
                     round(medians[JOIN_S], 3),
                     round(medians[LEAVE_S], 3),
                     medians[JOIN_REQUESTS],
+                    commit,
+                    today(),
                 )
 
 
@@ -81,8 +88,8 @@ def table(points: list[Point]) -> str:
     """Return the table in Markdown: our figures, and the JVM's in brackets."""
     known = {point.key: point for point in points}
     rows = [
-        "| Partitions | Members | Start, s | Join, s | Leave, s | Requests of a join |",
-        "| ---: | ---: | ---: | ---: | ---: | ---: |",
+        "| Partitions | Members | Start, s | Join, s | Leave, s | Requests of a join | Ours measured |",
+        "| ---: | ---: | ---: | ---: | ---: | ---: | --- |",
     ]
     for partitions, members in sorted({point.key[:2] for point in points}):
         cells = [f"{partitions:,}", str(members)]
@@ -94,6 +101,8 @@ def table(points: list[Point]) -> str:
                 for side in ("ours", "jvm")
             ]
             cells.append(f"{shown[0]} ({shown[1]})")
+        own = known.get((partitions, members, "ours"))
+        cells.append("-" if own is None else f"{own.commit}, {own.date}")
         rows.append(f"| {' | '.join(cells)} |")
     return "\n".join(rows)
 
@@ -118,12 +127,13 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=3, metavar="N", help="of each point (default %(default)s)")
     parser.add_argument("--draw", action="store_true", help="measure nothing, draw what is known")
     options = parser.parse_args()
+    commit = commit_measured()
     chosen = list(POINTS) if options.partitions is None else options.partitions
     try:
         for partitions in [] if options.draw else chosen:
             members = tuple(n for n in POINTS[partitions] if not options.members or n in options.members)
             sides: tuple[Side, ...] = (options.side,) if options.side else ("ours", "jvm")
-            for point in measure(partitions, members, sides, options.rounds):
+            for point in measure(partitions, members, sides, options.rounds, commit):
                 print(asdict(point), file=sys.stderr, flush=True)
                 # at once, so that a later failure loses no point
                 write(list({known.key: known for known in (*read(), point)}.values()))

@@ -1,4 +1,4 @@
-"""Draws how the cost of a change grows, as SVG: over members at 500 partitions, and over partitions at 16 members.
+"""Draws the growth of a change's cost as SVG: over members at 500 partitions, over partitions at 16 and 100 members.
 
 Both axes are logarithmic: a straight line is a power, and twice as steep is twice the power.
 """
@@ -16,7 +16,7 @@ _FONT = "font-family='DejaVu Sans, Arial, sans-serif'"
 _COLOURS = {"start_s": "#1b6ca8", "join_s": "#c8553d", "leave_s": "#3a7d44"}
 _WORDS = {"start_s": "all start", "join_s": "one joins", "leave_s": "one leaves"}
 _LEAST_S, _MOST_S = 0.01, 100.0
-_MEMBERS, _PARTITIONS = 16, 500
+_MEMBERS, _PARTITIONS = (16, 100), 500
 
 
 class Measured(Protocol):
@@ -33,18 +33,18 @@ class Measured(Protocol):
 def draw(points: Iterable[Measured]) -> str:
     """Return the picture as SVG."""
     points = list(points)
-    width = _LEFT + 2 * _PANEL_W + _GAP + 20
+    width = _LEFT + 3 * _PANEL_W + 2 * _GAP + 20
     height = _TOP + _PANEL_H + _FOOT
     parts = [
         f"<svg xmlns='http://www.w3.org/2000/svg' width='{width}' height='{height}' viewBox='0 0 {width} {height}'>",
         f"<rect width='{width}' height='{height}' fill='#fff'/>",
     ]
     by_members = [point for point in points if point.partitions == _PARTITIONS]
-    by_partitions = [point for point in points if point.members == _MEMBERS]
     parts += _panel(_LEFT, by_members, lambda p: p.members, f"members, on {_PARTITIONS} partitions")
-    parts += _panel(
-        _LEFT + _PANEL_W + _GAP, by_partitions, lambda p: p.partitions, f"partitions, of {_MEMBERS} members"
-    )
+    for place, members in enumerate(_MEMBERS, start=1):
+        left = _LEFT + place * (_PANEL_W + _GAP)
+        own = [point for point in points if point.members == members]
+        parts += _panel(left, own, lambda p: p.partitions, f"partitions, of {members} members")
     parts += _legend(height)
     parts.append("</svg>\n")
     return "\n".join(parts)

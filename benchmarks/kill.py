@@ -26,6 +26,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from benchmarks.processes import own_program
+from benchmarks.report import commit_measured, today
 from legacy_consumer.embedded import EmbeddedKafka, EmbeddedZooKeeper
 from legacy_consumer.fetching.librdkafka.producer import Record, produce_all
 from legacy_consumer.sandbox.servers.process import ServerProcess, Workspace
@@ -228,6 +229,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=8, metavar="N", help="kills (default %(default)s)")
     parser.add_argument("--session-timeout-ms", type=int, default=6000, metavar="MS", help="default %(default)s")
     options = parser.parse_args()
+    commit = commit_measured()
     try:
         kills = measure(options.rounds, options.session_timeout_ms, lambda line: print(line, file=sys.stderr))
     except LegacyConsumerError as error:
@@ -237,7 +239,12 @@ def main() -> int:
     for name in Kill.__slots__:
         values = [getattr(kill, name) for kill in kills]
         print(f"| {name} | {min(values):.3f} | {statistics.median(values):.3f} | {max(values):.3f} |")
-    told = {"session_timeout_ms": options.session_timeout_ms, "kills": [asdict(kill) for kill in kills]}
+    told = {
+        "commit": commit,
+        "date": today(),
+        "session_timeout_ms": options.session_timeout_ms,
+        "kills": [asdict(kill) for kill in kills],
+    }
     RESULTS.write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")
     return 0
 

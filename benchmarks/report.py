@@ -35,8 +35,12 @@ def commit_measured() -> str:
 
 def stamped(results: Iterable[Result], commit: str) -> list[Result]:
     """Return the results with today's date and the measured commit."""
-    date = datetime.now(timezone.utc).strftime("%Y-%m-%d")
-    return [replace(result, date=date, commit=commit) for result in results]
+    return [replace(result, date=today(), commit=commit) for result in results]
+
+
+def today() -> str:
+    """Return today's date."""
+    return datetime.now(timezone.utc).strftime("%Y-%m-%d")
 
 
 def merged(earlier: Iterable[Result], new: Iterable[Result], order: Sequence[str]) -> list[Result]:

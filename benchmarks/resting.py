@@ -18,6 +18,7 @@ from pathlib import Path
 from benchmarks.comparison import Effort
 from benchmarks.grouping import GroupScene, GroupStage
 from benchmarks.processes import Side
+from benchmarks.report import commit_measured, today
 
 RESULTS = Path(__file__).resolve().parent / "results" / "resting.json"
 
@@ -86,12 +87,14 @@ def main() -> None:
     parser.add_argument("--side", choices=_SIDES, action="append", help="default: all")
     options = parser.parse_args()
     rests = []
+    commit = commit_measured()
     with GroupScene(_PARTITIONS).open(Effort(1, quick=False)) as stage:
         for side in options.side or _SIDES:
             rests.append(measure(stage, side, options.seconds))
             print(json.dumps(asdict(rests[-1])), flush=True)
     if not options.side:
-        RESULTS.write_text(json.dumps([asdict(rest) for rest in rests], indent=2) + "\n", encoding="utf-8")
+        told = {"commit": commit, "date": today(), "sides": [asdict(rest) for rest in rests]}
+        RESULTS.write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

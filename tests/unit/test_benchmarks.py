@@ -166,14 +166,14 @@ def test_the_table_has_a_row_for_each_result():
 
 
 def point(side, members, partitions, seconds=0.5):
-    return growth.Point(side, members, partitions, seconds, seconds, seconds, 100)
+    return growth.Point(side, members, partitions, seconds, seconds, seconds, 100, "1a2b3c4d", "2026-11-28")
 
 
 def test_the_table_of_growth_puts_both_sides_into_one_row_and_says_what_was_not_measured():
     rows = growth.table([point("ours", 16, 500), point("jvm", 16, 500, 2.0), point("ours", 100, 5000)]).splitlines()
     assert rows[2:] == [
-        "| 500 | 16 | 0.50 (2.00) | 0.50 (2.00) | 0.50 (2.00) | 100 (100) |",
-        "| 5,000 | 100 | 0.50 (-) | 0.50 (-) | 0.50 (-) | 100 (-) |",
+        "| 500 | 16 | 0.50 (2.00) | 0.50 (2.00) | 0.50 (2.00) | 100 (100) | 1a2b3c4d, 2026-11-28 |",
+        "| 5,000 | 100 | 0.50 (-) | 0.50 (-) | 0.50 (-) | 100 (-) | 1a2b3c4d, 2026-11-28 |",
     ]
 
 
@@ -181,8 +181,8 @@ def test_the_picture_of_growth_has_a_dot_for_each_change_of_each_point():
     points = [point(side, members, 500) for side in ("ours", "jvm") for members in (1, 16)]
     picture = ET.fromstring(draw([*points, point("ours", 16, 5000), point("ours", 100, 5000)]))
     dots = [dot for dot in picture if dot.tag.endswith("circle")]
-    # 4 points by members, and 3 by partitions, which all have 16 members
-    assert len(dots) == 3 * (4 + 3)
+    # 4 points by members on 500 partitions, 3 by partitions of 16 members, and 1 of 100 members
+    assert len(dots) == 3 * (4 + 3 + 1)
     assert {dot[0].text for dot in dots} >= {"ours, one joins: 0.5 s", "jvm, all start: 0.5 s"}
 
 
