@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from rebalance.assignors.roundrobin import NEEDS_EQUAL_SUBSCRIPTIONS
 from rebalance.assignors.threads import threads_per_topic
+from rebalance.dialects import LAST_VERSIONS
 from rebalance.group_strategy import ClassicStrategy, find_mismatch, strategies_of_group, strategies_of_members
 from rebalance.member_kinds import MemberKind, meant_regex, owner_kind
 from rebalance.snapshot import GroupSnapshot
@@ -188,14 +190,16 @@ def _of_unequal_subscriptions(
     group: GroupSnapshot, owners: Mapping[TopicPartition, str], ours: ClassicStrategy | None
 ) -> Iterator[GroupWarning]:
     """Warn of subscriptions that round-robin up to 0.10.1 refuses."""
+    strategy, dialect = NEEDS_EQUAL_SUBSCRIPTIONS
+    versions = f"of Kafka {dialect} to {LAST_VERSIONS[dialect]}"
     if ours is None:
         # members that refuse the group own nothing; if partitions are owned, the members use another strategy
         held = {text for tp, text in owners.items() if tp.topic in group.partitions}
         concerned = bool(group.partitions) and not held
-        who = "if its members divide by roundrobin and are of Kafka 0.8.2 to 0.10.1, they"
+        who = f"if its members divide by {strategy} and are {versions}, they"
     else:
-        concerned = ours == ClassicStrategy("roundrobin", "0.8.2")
-        who = "roundrobin of Kafka 0.8.2 to 0.10.1"
+        concerned = ours == NEEDS_EQUAL_SUBSCRIPTIONS
+        who = f"{strategy} {versions}"
     if concerned and len(set(threads_per_topic(group).values())) > 1:
         yield GroupWarning(
             "unequal_subscriptions",

@@ -148,7 +148,7 @@ class Reconciler:
         self._registrar.mend(self._ownership.session_id)
         self._reader.forget_members(self._consumer_id)
         if todo.last_look:
-            raise RebalanceError("somebody overwrites my own registration again and again")
+            raise RebalanceError("another client overwrites my own registration again and again")
         self._post(Triggered("my registration was overwritten"))
         return Overtaken()
 

@@ -62,7 +62,7 @@ class Registrar:
                     logger.warning("%s is held by session 0x%x, waiting for its end", self.path, stat.ephemeral_owner)
                 else:
                     logger.warning(
-                        "%s is not ephemeral: I wait until somebody deletes it, for no session ends it", self.path
+                        "%s is not ephemeral: I wait until another client deletes it, for no session ends it", self.path
                     )
             return False
         return False

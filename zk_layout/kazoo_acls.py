@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE
-
-from zk_layout.kazoo_translation import encode_acl, entries_of
+from zk_layout.multi_write import encode_acl
 from zk_layout.paths import acl_models
-from zk_layout.store import EVERYBODY, Acl, AclEntries, CreateOp, DeleteOp, Op
+from zk_layout.store import EVERYBODY, Acl, AclEntries, AclEntry, CreateOp, DeleteOp, Op
+
+_SECURE: AclEntries = (AclEntry(0b11111, "auth", ""), AclEntry(0b1, "world", "anyone"))
+"""The creator may do everything, all others may read."""
 
 
 class _EncodedAcls(dict[Acl | AclEntries, bytes]):
@@ -27,9 +28,8 @@ class Acls:
     def __init__(self, acl_of: Callable[[str], bytes | None], *, secure: bool) -> None:
         self._acl_of = acl_of
         self._secure = secure
-        entries = CREATOR_ALL_ACL + READ_ACL_UNSAFE if secure else OPEN_ACL_UNSAFE
         self.encoded: Mapping[Acl | AclEntries, bytes] = _EncodedAcls(
-            {Acl.OPEN: encode_acl(EVERYBODY), Acl.SECURE: encode_acl(entries_of(entries))}
+            {Acl.OPEN: encode_acl(EVERYBODY), Acl.SECURE: encode_acl(_SECURE if secure else EVERYBODY)}
         )
 
     def kept(self, ops: Sequence[Op]) -> dict[str, bytes]:

@@ -30,6 +30,18 @@ the others are overridden here, and kazoo calls them:
     retry_sleeper            handed from kazoo's connection to StoreConnection, with the logger
     sasl_options             the same
 
+These are imported though kazoo's documentation does not list them as public, or are fields of requests and replies:
+
+    AsyncResult              the base of Reply
+    ConnectionHandler        the base of StoreConnection
+    Connect                  tells _invoke that the request begins a connection
+    last_zxid_seen           of a Connect: is cleared when the session may be over, see _invoke
+    time_out                 of its reply: the session timeout that the server granted, 0 if the session is over
+    session_id               of its reply: the session that the server confirmed
+    xid                      of the header of a reply: the request that it answers
+
+All of kazoo.exceptions counts as public: users have to catch the exceptions, though the documentation lists only some.
+
 A request that kazoo lacks is an object with `type`, `serialize` and `deserialize`, as kazoo's own requests are.
 """
 

@@ -36,11 +36,11 @@ from zk_layout.errors import (
 from zk_layout.kazoo_acls import Acls
 from zk_layout.kazoo_requests import ReadMany, Watch, WatchMany, Write
 from zk_layout.kazoo_session import KazooSession
-from zk_layout.kazoo_translation import encode_acl, entries_of, failure_of
+from zk_layout.kazoo_translation import entries_of, failure_of
 from zk_layout.loggers import safe_logger
 from zk_layout.many_reads import ReadsMany
 from zk_layout.multi_read import ReadKind
-from zk_layout.multi_write import decode_failure, decode_set, encode_multi
+from zk_layout.multi_write import decode_failure, decode_set, encode_acl, encode_multi
 from zk_layout.settings import ZkSettings
 from zk_layout.store import (
     Acl,

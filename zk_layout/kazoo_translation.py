@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kazoo import exceptions as kazoo_errors
-from kazoo.protocol.serialization import int_struct, write_string
 from kazoo.security import ACL
 
 from zk_layout.errors import (
@@ -76,9 +75,3 @@ def failure_of(code: int, path: str) -> ZooKeeperError:
 def entries_of(acl: Sequence[ACL]) -> AclEntries:
     """Turn kazoo's ACL entries into AclEntries."""
     return tuple(AclEntry(entry.perms, entry.id.scheme, entry.id.id) for entry in acl)
-
-
-def encode_acl(entries: AclEntries) -> bytes:
-    """Encode ACL entries for a request."""
-    encoded = [int_struct.pack(e.permissions) + write_string(e.scheme) + write_string(e.id) for e in entries]
-    return bytes(int_struct.pack(len(encoded)) + b"".join(encoded))

@@ -10,7 +10,8 @@ offsets that takes 6 ms on the thread that keeps the session; this module takes 
     check    path, int32 version                                 reply: nothing
     last     type -1, done 1, error -1
 
-A path or data is an int32 length and its bytes; length -1 stands for no data. If one operation fails, the reply has an
+A path, data or text is an int32 length and its bytes; length -1 stands for no data. An ACL is an int32 count, and for
+each entry the int32 permissions and the texts scheme and id. If one operation fails, the reply has an
 int32 error behind type -1 for every operation: 0 before it, its own code, -2 behind it.
 
 Source: org.apache.zookeeper.MultiOperationRecord and MultiResponse.
@@ -72,6 +73,15 @@ def encode_multi(
                 acl = own_acls.get(op.path) or acls[op.acl]
                 parts += (begin(_CREATE, 0, -1, len(path)), path, data, acl, integer(op.ephemeral))
     parts.append(NOTHING)
+    return b"".join(parts)
+
+
+def encode_acl(entries: AclEntries) -> bytes:
+    """The list of entries as it stands in a request."""
+    parts = [_INT.pack(len(entries))]
+    for entry in entries:
+        scheme, name = entry.scheme.encode(), entry.id.encode()
+        parts += (_INT.pack(entry.permissions), _INT.pack(len(scheme)), scheme, _INT.pack(len(name)), name)
     return b"".join(parts)
 
 

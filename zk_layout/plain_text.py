@@ -1,6 +1,6 @@
-r"""Text of strangers, for people: what stands in ZooKeeper may move a cursor, forge a line or reverse letters.
+r"""Makes text from ZooKeeper safe for people: it may move a cursor, forge a line or reverse letters.
 
-Every way to a person (terminal, log) sends its text through here, so that nobody before it has to think of it.
+Each output to a terminal or a log sends its text through here, so the code that makes the text need not.
 """
 
 from __future__ import annotations

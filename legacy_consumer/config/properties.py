@@ -9,7 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from rebalance.dialects import DIALECTS
+from rebalance.assignors import ASSIGNORS
+from rebalance.assignors.strategies import DEFAULT_STRATEGY, STRATEGIES
+from rebalance.dialects import DIALECTS, LAST_VERSIONS
 
 
 class Kind(Enum):
@@ -95,16 +97,18 @@ _GROUP = (
     ),
     _text(
         "partition.assignment.strategy",
-        "range",
-        "range or roundrobin, the same in all members; with group.coordination=leader also sticky, cooperative-sticky, "
-        "failover, or your own as package.module:Class, several in order of preference",
+        DEFAULT_STRATEGY,
+        f"{' or '.join(ASSIGNORS)}, the same in all members; with group.coordination=leader also "
+        f"{', '.join(name for name in STRATEGIES if name not in ASSIGNORS)}, or your own as package.module:Class, "
+        "several in order of preference",
     ),
     _word(
         "partition.assignment.dialect",
         DIALECTS[-1],
         DIALECTS,
-        "Kafka version whose round robin is used: 0.8.2 (to 0.10.1), 0.10.2 (to 0.11) or 1.0 (and later); must "
-        "fit the other members",
+        "Kafka version whose round robin is used: "
+        f"{', '.join(f'{dialect} (to {LAST_VERSIONS[dialect]})' for dialect in DIALECTS[:-1])} or {DIALECTS[-1]} "
+        "(and later); must fit the other members",
     ),
     _word(
         "group.mismatch",

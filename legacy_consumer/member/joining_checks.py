@@ -12,6 +12,7 @@ from legacy_consumer.config import ConsumerConfig
 from legacy_consumer.errors import GroupOffsetsUnavailableError
 from legacy_consumer.offsets import OffsetStore
 from rebalance.assignors import ASSIGNORS, Dialect
+from rebalance.assignors.strategies import DEFAULT_STRATEGY
 from rebalance.clock import Clock
 from rebalance.errors import StrategyMismatchError
 from rebalance.group_strategy import ClassicStrategy, find_mismatch, telling_partitions, tells_of_no_other
@@ -131,5 +132,5 @@ class JoiningChecks:
 def classic_strategy(config: ConsumerConfig) -> ClassicStrategy:
     """Return the strategy for a group without a leader, and for a led one with members that follow no leader."""
     names = (name.strip().lower() for name in config.partition_assignment_strategy.split(","))
-    known = next((name for name in names if name in ASSIGNORS), "range")
+    known = next((name for name in names if name in ASSIGNORS), DEFAULT_STRATEGY)
     return ClassicStrategy.of(known, cast(Dialect, config.partition_assignment_dialect))

@@ -23,6 +23,7 @@ from collections.abc import Mapping, Sequence
 from itertools import cycle
 
 from rebalance.assignors.java_hash import extend_hash, to_signed
+from rebalance.assignors.kafka_roundrobin import RoundRobinAssignor
 from rebalance.assignors.threads import Threads, in_java_order, partitions_of, threads_per_topic
 from rebalance.dialects import Dialect
 from rebalance.errors import AssignmentRefusedError
@@ -36,6 +37,9 @@ _PARTITION_TEXT: Mapping[Dialect, tuple[str, str, str]] = {
     "1.0": ("", "-", ""),
 }
 
+NEEDS_EQUAL_SUBSCRIPTIONS: tuple[str, Dialect] = (RoundRobinAssignor.name, "0.8.2")
+"""The only strategy and dialect that refuse a group whose members subscribe differently."""
+
 
 def roundrobin_assign(group: GroupSnapshot, dialect: Dialect) -> Assignment:
     """Assign all partitions of the group's topics to all its threads, one at a time.
@@ -45,7 +49,7 @@ def roundrobin_assign(group: GroupSnapshot, dialect: Dialect) -> Assignment:
     Raises: AssignmentRefusedError in dialect 0.8.2 if two topics differ in their threads.
     """
     subscribers = threads_per_topic(group)
-    if dialect == "0.8.2":
+    if (RoundRobinAssignor.name, dialect) == NEEDS_EQUAL_SUBSCRIPTIONS:
         _require_equal_subscriptions(subscribers)
     topics = tuple((topic, group.partitions.get(topic, ())) for topic in subscribers)
     partitions, order = _in_order_of_dealing(topics, dialect)
@@ -71,8 +75,7 @@ def _require_equal_subscriptions(subscribers: Mapping[str, Threads]) -> None:
     for topic in others:
         if subscribers[topic] != subscribers[first_topic]:
             raise AssignmentRefusedError(
-                "roundrobin",
-                "0.8.2",
+                *NEEDS_EQUAL_SUBSCRIPTIONS,
                 "all members must subscribe to the same topics with one stream count each, but "
                 f"{first_topic} has {_shown(subscribers[first_topic], subscribers[topic])} and {topic} has "
                 f"{_shown(subscribers[topic], subscribers[first_topic])}",

@@ -50,6 +50,7 @@ STRATEGIES: Mapping[str, Strategy] = {
         Strategy(FailoverAssignor, None),
     )
 }
+DEFAULT_STRATEGY = RangeAssignor.name
 
 _BY_JAVA_CLASS = {
     strategy.java_class: strategy.assignor for strategy in STRATEGIES.values() if strategy.java_class is not None

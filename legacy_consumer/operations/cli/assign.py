@@ -11,7 +11,8 @@ from legacy_consumer.operations.cli.helpers.assign_cases import answer_coordinat
 from legacy_consumer.operations.cli.helpers.outputs import require_input
 from rebalance.assignors import ASSIGNORS, DIALECTS, ClassicAssignor, Dialect
 from rebalance.assignors.java_hash import java_sort_key
-from rebalance.assignors.strategies import STRATEGIES, make_assignor
+from rebalance.assignors.strategies import DEFAULT_STRATEGY, STRATEGIES, make_assignor
+from rebalance.dialects import LAST_VERSIONS
 from rebalance.errors import AssignmentRefusedError, UnknownAssignorError
 from rebalance.snapshot import GroupSnapshot
 from rebalance.subscription import unreadable_reason
@@ -72,7 +73,7 @@ _EXAMPLE = (
 @click.option(
     "--strategy",
     metavar="NAME",
-    default="range",
+    default=DEFAULT_STRATEGY,
     show_default=True,
     help=f"The group's partition.assignment.strategy: {' or '.join(ASSIGNORS)}; with kafka {', '.join(STRATEGIES)}, "
     "a Java class name of these, or your own as package.module:Class.",
@@ -82,7 +83,8 @@ _EXAMPLE = (
     type=click.Choice(DIALECTS),
     default=DIALECTS[-1],
     show_default=True,
-    help="Kafka version of the members, for roundrobin: 0.8.2 up to 0.10.1, 0.10.2 up to 0.11, 1.0 up to 1.1.1.",
+    help="Kafka version of the members, for roundrobin: "
+    f"{', '.join(f'{first} up to {last}' for first, last in LAST_VERSIONS.items())}.",
 )
 @click.option("--json", "_json", is_flag=True, help="Accepted for uniformity: the output is JSON anyway.")
 def assign(coordination: str, strategy: str, dialect: str, _json: bool) -> None:

@@ -481,7 +481,7 @@ def test_a_permanent_znode_in_the_place_of_an_owner_or_member_is_waited_for_unti
     group.pass_time(30)
     assert a.phase is Phase.DEGRADED
     if "/ids/" in path:
-        assert "is not ephemeral: I wait until somebody deletes it" in caplog.text
+        assert "is not ephemeral: I wait until another client deletes it" in caplog.text
     group.admin.delete(path)
     group.settle()
     assert (a.phase, a.owned) == (Phase.STABLE, partitions("t", 0, 1, 2, 3))
@@ -501,4 +501,4 @@ def test_a_znode_in_the_way_is_logged_again_after_a_registration_whose_reply_was
     group.server.expire(a.store.session_id)
     group.admin.create(f"{IDS}/g_a", b"")
     group.settle()
-    assert "is not ephemeral: I wait until somebody deletes it" in caplog.text
+    assert "is not ephemeral: I wait until another client deletes it" in caplog.text

@@ -7,9 +7,9 @@ from kazoo.protocol.serialization import CheckVersion, Create, Delete, SetData, 
 from kazoo.security import OPEN_ACL_UNSAFE
 
 from zk_layout.errors import ZooKeeperError
-from zk_layout.kazoo_translation import encode_acl, entries_of, failure_of
+from zk_layout.kazoo_translation import entries_of, failure_of
 from zk_layout.multi_read import STAT_BYTES
-from zk_layout.multi_write import FailedWrite, decode_failure, decode_set, encode_multi
+from zk_layout.multi_write import FailedWrite, decode_failure, decode_set, encode_acl, encode_multi
 from zk_layout.store import Acl, CheckOp, CreateOp, DeleteOp, SetOp, Stat
 
 HEADER, INT = struct.Struct("!iBi"), struct.Struct("!i")
