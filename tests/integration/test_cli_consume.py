@@ -395,11 +395,13 @@ def test_a_cluster_without_brokers_is_an_error_of_one_line():
     )
 
 
-def test_a_full_disk_is_an_error_of_one_line_and_no_unwritten_message_is_committed(kafka, store, topic, group):
+@pytest.mark.parametrize("rule", ["at_least_once", "at_next"])
+def test_a_full_disk_is_an_error_of_one_line_and_no_unwritten_message_is_committed(kafka, store, topic, group, rule):
     produce(kafka, topic, numbered(8))
+    options = ("--topic", topic, "--group", group, "--from-beginning", "--property", f"delivery.rule={rule}")
     with Path("/dev/full").open("wb") as full:
         done = subprocess.run(
-            command(kafka, "--topic", topic, "--group", group, "--from-beginning"),
+            command(kafka, *options),
             stdout=full,
             stderr=subprocess.PIPE,
             cwd=ROOT,
@@ -411,3 +413,16 @@ def test_a_full_disk_is_an_error_of_one_line_and_no_unwritten_message_is_committ
         "Error: cannot write: No space left on device",
     ]
     assert committed(store, group, topic) == {}
+
+
+def test_a_properties_file_with_acknowledged_messages_does_not_keep_printed_ones_from_being_committed(
+    kafka, store, topic, group, tmp_path
+):
+    produce(kafka, topic, numbered(8))
+    file = tmp_path / "consumer.properties"
+    file.write_text("delivery.rule=acknowledged\n")
+    done = consume(
+        kafka, "--config", str(file), "--topic", topic, "--group", group, "--from-beginning", "--max-messages", "8"
+    )
+    assert done.stderr == b"Processed a total of 8 messages\n"
+    assert committed(store, group, topic) == {0: 2, 1: 2, 2: 2, 3: 2}

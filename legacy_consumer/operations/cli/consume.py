@@ -143,10 +143,10 @@ def consume(
     Without --group, and without group.id in the configuration, the group is console-consumer-<number>, and its znodes
     in ZooKeeper are deleted at the end.
 
-    The command commits only the offsets of messages that it has written to standard output and flushed, so another
-    member, or the next run, begins with the first message that was not printed. With auto.commit.enable=false it
-    commits nothing. For a partition of which a run printed no message, it commits where the run began to read: without
-    --from-beginning and an earlier offset that is the end of the log at that time.
+    Whatever delivery.rule says, the command commits only the offsets of messages that it has written to standard output
+    and flushed, so another member, or the next run, begins with the first message that was not printed. With
+    auto.commit.enable=false it commits nothing. For a partition of which a run printed no message, it commits where the
+    run began to read: without --from-beginning and an earlier offset that is the end of the log at that time.
 
     Formats: value and key-value print the bytes unchanged, and null for a missing key or value. json prints an object
     with topic, partition, offset, timestamp (ms), key and value; a key or value that is not UTF-8 is printed in base64
@@ -227,7 +227,9 @@ def _load_config(cluster: ClusterOptions, group: str | None, *, from_beginning: 
             raise click.UsageError(f"--from-beginning contradicts auto.offset.reset={reset}: remove one of them.")
         overrides["auto.offset.reset"] = "smallest"
     with missing_zookeeper_is_misuse():
-        return ConsumerConfig.load(cluster.config_file, overrides), own_group
+        config = ConsumerConfig.load(cluster.config_file, overrides)
+    # with another rule it would commit messages that it has not written, or none
+    return dataclasses.replace(config, delivery_rule="at_least_once"), own_group
 
 
 def _group_name() -> str:
