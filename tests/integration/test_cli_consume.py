@@ -350,6 +350,26 @@ def test_offsets_of_a_group_with_members_are_not_deleted(kafka, store, topic, gr
         assert store.get_children(f"/consumers/{group}/owners/{topic}")
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        ("--property", "security.protocol=SSL"),
+        ("--property", "security.protocol=SSL", *DEFAULT),
+        ("--property", "offsets.by.hand=other"),
+        ("--streams", "10001"),
+    ],
+    ids=["protocol, librdkafka", "protocol, columnar", "offsets by hand", "streams"],
+)
+def test_no_offset_is_deleted_if_a_setting_keeps_the_member_from_joining(kafka, store, topic, group, wrong):
+    produce(kafka, topic, numbered(8))
+    options = ("--topic", topic, "--group", group, "--from-beginning", "--max-messages", "8")
+    assert consume(kafka, *options).returncode == 0
+    refused = consume(kafka, *options, "--delete-consumer-offsets", *wrong)
+    assert refused.returncode in (1, 2)
+    assert refused.stdout == b""
+    assert committed(store, group, topic) == {0: 2, 1: 2, 2: 2, 3: 2}
+
+
 def test_without_auto_commit_nothing_is_committed(kafka, store, topic, group):
     produce(kafka, topic, numbered(8))
     options = ("--topic", topic, "--group", group, "--from-beginning", "--max-messages", "8")
