@@ -4,12 +4,13 @@ A broker that comes or goes causes no rebalance, as in Kafka's own consumers fro
 fetchers. The columnar fetcher then looks again for missing leaders and positions at once, and closes its connections to
 a broker that left; librdkafka does that by its own timers.
 
-The store's callback only notes that the watch fired. A short-lived thread reads the list again; it ends when ZooKeeper
-has answered.
+The store's callback only notes that the watch fired. A short-lived thread reads the list again; it ends when it has the
+list.
 """
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Collection
 
@@ -23,7 +24,7 @@ from zk_layout.store import WatchEvent, ZkStore
 logger = safe_logger(__name__)
 
 _PAUSE_S = 1.0
-"""The wait between two tries while ZooKeeper does not answer."""
+"""The wait between two tries while ZooKeeper does not answer, or an ACL closes the list."""
 _JOIN_S = 1.0
 
 
@@ -71,6 +72,7 @@ class BrokerWatch:
                 self._thread.start()
 
     def _run(self) -> None:
+        is_closed = False
         while True:
             with self._lock:
                 if not self._is_old or self._closed.is_set():
@@ -79,12 +81,12 @@ class BrokerWatch:
                 self._is_old = False
             try:
                 self._note(self._read())
-            except NotPermittedError as error:
-                logger.warning(
-                    "%s: cannot watch the brokers, so changes are noticed late: %s", self._consumer_id, error
-                )
+                is_closed = False
             except LegacyConsumerError as error:
-                logger.debug("%s: the brokers cannot be read for now: %s", self._consumer_id, error)
+                # an ACL may be opened again; the warning is logged once for all tries while it is closed
+                is_first, is_closed = not is_closed, isinstance(error, NotPermittedError)
+                level = logging.WARNING if is_closed and is_first else logging.DEBUG
+                logger.log(level, "%s: cannot watch the brokers, it is tried again: %s", self._consumer_id, error)
                 self._is_old = True
                 self._closed.wait(_PAUSE_S)
             except Exception:

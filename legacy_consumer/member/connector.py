@@ -70,6 +70,7 @@ from rebalance.counters import MemberCounters, Vitals
 from rebalance.machine import Phase
 from rebalance.status import Status
 from rebalance.subscription import TopicFilter
+from zk_layout.codecs import encode_registration
 from zk_layout.errors import ConfigError, LegacyConsumerError
 from zk_layout.kazoo_store import KazooStore
 from zk_layout.loggers import safe_logger
@@ -402,8 +403,8 @@ class ConsumerConnector:
 
         It takes up to 5 s, and while ZooKeeper does not answer up to 10 s more, or zookeeper.session.timeout.ms if that
         is longer: the member reads the leaders of the partitions from ZooKeeper first.
-        Raises: OffsetError; BrokersUnavailableError, MissingListenerError; NotJoinedError, ConsumerClosedError,
-        CallInProgressError.
+        Raises: OffsetError; ZooKeeperError, BrokersUnavailableError, MissingListenerError; NotJoinedError,
+        ConsumerClosedError, CallInProgressError.
         """
         check_partitions(partitions)
         self._joined()
@@ -588,6 +589,11 @@ class ConsumerConnector:
     ) -> dict[StreamKey, KafkaStream]:
         self._check_open()
         self._check_not_inside(self._membership)
+        registration = ConsumerRegistration(
+            pattern, subscription, self._clock.wall_ms(), coordination=self._config.group_coordination
+        )
+        # refuses one that is too large before any I/O, as other wrong values
+        encode_registration(registration)
         with self._lock:
             membership = self._membership
             if membership.is_taken:
@@ -602,9 +608,6 @@ class ConsumerConnector:
             self._brokers.start()
             self._fetchers.check_access()
             membership.checks.check_strategy()
-            registration = ConsumerRegistration(
-                pattern, subscription, self._clock.wall_ms(), coordination=self._config.group_coordination
-            )
             membership.checks.check_offsets(registration)
             coordinator = membership.make_coordinator(registration)
             with self._lock:

@@ -350,6 +350,26 @@ def test_offsets_of_a_group_with_members_are_not_deleted(kafka, store, topic, gr
         assert store.get_children(f"/consumers/{group}/owners/{topic}")
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        ("--property", "security.protocol=SSL"),
+        ("--property", "security.protocol=SSL", *DEFAULT),
+        ("--property", "offsets.by.hand=other"),
+        ("--streams", "10001"),
+    ],
+    ids=["protocol, librdkafka", "protocol, columnar", "offsets by hand", "streams"],
+)
+def test_no_offset_is_deleted_if_a_setting_keeps_the_member_from_joining(kafka, store, topic, group, wrong):
+    produce(kafka, topic, numbered(8))
+    options = ("--topic", topic, "--group", group, "--from-beginning", "--max-messages", "8")
+    assert consume(kafka, *options).returncode == 0
+    refused = consume(kafka, *options, "--delete-consumer-offsets", *wrong)
+    assert refused.returncode in (1, 2)
+    assert refused.stdout == b""
+    assert committed(store, group, topic) == {0: 2, 1: 2, 2: 2, 3: 2}
+
+
 def test_without_auto_commit_nothing_is_committed(kafka, store, topic, group):
     produce(kafka, topic, numbered(8))
     options = ("--topic", topic, "--group", group, "--from-beginning", "--max-messages", "8")
@@ -395,11 +415,13 @@ def test_a_cluster_without_brokers_is_an_error_of_one_line():
     )
 
 
-def test_a_full_disk_is_an_error_of_one_line_and_no_unwritten_message_is_committed(kafka, store, topic, group):
+@pytest.mark.parametrize("rule", ["at_least_once", "at_next"])
+def test_a_full_disk_is_an_error_of_one_line_and_no_unwritten_message_is_committed(kafka, store, topic, group, rule):
     produce(kafka, topic, numbered(8))
+    options = ("--topic", topic, "--group", group, "--from-beginning", "--property", f"delivery.rule={rule}")
     with Path("/dev/full").open("wb") as full:
         done = subprocess.run(
-            command(kafka, "--topic", topic, "--group", group, "--from-beginning"),
+            command(kafka, *options),
             stdout=full,
             stderr=subprocess.PIPE,
             cwd=ROOT,
@@ -411,3 +433,16 @@ def test_a_full_disk_is_an_error_of_one_line_and_no_unwritten_message_is_committ
         "Error: cannot write: No space left on device",
     ]
     assert committed(store, group, topic) == {}
+
+
+def test_a_properties_file_with_acknowledged_messages_does_not_keep_printed_ones_from_being_committed(
+    kafka, store, topic, group, tmp_path
+):
+    produce(kafka, topic, numbered(8))
+    file = tmp_path / "consumer.properties"
+    file.write_text("delivery.rule=acknowledged\n")
+    done = consume(
+        kafka, "--config", str(file), "--topic", topic, "--group", group, "--from-beginning", "--max-messages", "8"
+    )
+    assert done.stderr == b"Processed a total of 8 messages\n"
+    assert committed(store, group, topic) == {0: 2, 1: 2, 2: 2, 3: 2}

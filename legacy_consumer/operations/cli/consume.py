@@ -14,6 +14,7 @@ import click
 from legacy_consumer.config import ConsumerConfig
 from legacy_consumer.config.sources import gather
 from legacy_consumer.errors import BrokersUnavailableError, NoSuchTopicError
+from legacy_consumer.fetching.fetchers import make_fetchers
 from legacy_consumer.member.connector import ConsumerConnector
 from legacy_consumer.member.kafka_stream import KafkaStream
 from legacy_consumer.metrics import serve
@@ -35,7 +36,8 @@ from legacy_consumer.operations.cli.helpers.outputs import require_output
 from legacy_consumer.operations.cli.helpers.times import FiniteRange
 from legacy_consumer.sandbox.nodes.awaiting import await_cluster
 from rebalance.subscription import Blacklist, TopicFilter, Whitelist
-from zk_layout.errors import LegacyConsumerError, NoNodeError
+from zk_layout.codecs import MOST_STREAMS
+from zk_layout.errors import ConfigError, LegacyConsumerError, NoNodeError
 from zk_layout.loggers import safe_logger
 from zk_layout.model import TopicPartition
 from zk_layout.paths import BrokerIdsPath, GroupPath, OffsetsPath, TopicPath, TopicsPath, broker_ids
@@ -87,7 +89,12 @@ Examples:
     "--timeout-ms", metavar="N", type=click.IntRange(1, _LONGEST_MS), help="End when no message came for this time."
 )
 @click.option(
-    "--streams", metavar="N", type=click.IntRange(min=1), default=1, show_default=True, help="The number of streams."
+    "--streams",
+    metavar="N",
+    type=click.IntRange(1, MOST_STREAMS),
+    default=1,
+    show_default=True,
+    help="The number of streams.",
 )
 @click.option(
     "--format",
@@ -143,10 +150,10 @@ def consume(
     Without --group, and without group.id in the configuration, the group is console-consumer-<number>, and its znodes
     in ZooKeeper are deleted at the end.
 
-    The command commits only the offsets of messages that it has written to standard output and flushed, so another
-    member, or the next run, begins with the first message that was not printed. With auto.commit.enable=false it
-    commits nothing. For a partition of which a run printed no message, it commits where the run began to read: without
-    --from-beginning and an earlier offset that is the end of the log at that time.
+    Whatever delivery.rule says, the command commits only the offsets of messages that it has written to standard output
+    and flushed, so another member, or the next run, begins with the first message that was not printed. With
+    auto.commit.enable=false it commits nothing. For a partition of which a run printed no message, it commits where the
+    run began to read: without --from-beginning and an earlier offset that is the end of the log at that time.
 
     Formats: value and key-value print the bytes unchanged, and null for a missing key or value. json prints an object
     with topic, partition, offset, timestamp (ms), key and value; a key or value that is not UTF-8 is printed in base64
@@ -175,6 +182,7 @@ def consume(
                 if delete_consumer_offsets:
                     # last: if the port is taken, or a setting is wrong, the command must have deleted nothing
                     with open_store(config) as store:
+                        _check_access(store, connector)
                         use = read_use(store, [config.group_id])
                         refuse_removal(use, None)
                         for one in use:
@@ -227,7 +235,12 @@ def _load_config(cluster: ClusterOptions, group: str | None, *, from_beginning: 
             raise click.UsageError(f"--from-beginning contradicts auto.offset.reset={reset}: remove one of them.")
         overrides["auto.offset.reset"] = "smallest"
     with missing_zookeeper_is_misuse():
-        return ConsumerConfig.load(cluster.config_file, overrides), own_group
+        config = ConsumerConfig.load(cluster.config_file, overrides)
+    if config.topics_by_hand:
+        what = "no member of this command knows where these topics go on: leave it out, and choose a --group of its own"
+        raise ConfigError("offsets.by.hand", config.offsets_by_hand, what)
+    # with another rule it would commit messages that it has not written, or none
+    return dataclasses.replace(config, delivery_rule="at_least_once"), own_group
 
 
 def _group_name() -> str:
@@ -293,6 +306,16 @@ def _check_topics(store: ZkStore, config: ConsumerConfig, wanted: _Wanted) -> li
     if not topics:
         logger.warning("no topic passes %s; waiting for one", wanted.topic_filter.raw)
     return topics
+
+
+def _check_access(store: ZkStore, connector: ConsumerConnector) -> None:
+    """Check whether the brokers accept the connector. Raises: MissingListenerError, BrokerRefusedError."""
+    assert connector.fetcher_choice is not None
+    fetchers = make_fetchers(connector.config, store, connector.fetcher_choice)
+    try:
+        fetchers.check_access()
+    finally:
+        fetchers.close()
 
 
 def _offsets_in_kafka(store: ZkStore, config: ConsumerConfig, topics: Sequence[str]) -> dict[TopicPartition, int]:

@@ -7,7 +7,7 @@ import pytest
 from legacy_consumer.member.broker_watch import BrokerWatch
 from tests.support.member_cluster import MemberCluster
 from tests.support.waiting import eventually
-from zk_layout.errors import ConnectionLostError
+from zk_layout.errors import ConnectionLostError, NotPermittedError
 from zk_layout.memory_store import MemoryStore, MemoryZooKeeper
 
 BROKER = b'{"version":1,"host":"h","port":9092,"jmx_port":-1,"timestamp":"1"}'
@@ -82,6 +82,33 @@ def test_the_list_is_read_until_zookeeper_answers(store, watched, monkeypatch):
 
     watch, _ = watched(Store())
     eventually(lambda: watch.brokers == (1,))
+
+
+def test_a_list_that_an_acl_closes_for_a_while_is_watched_again(store, watched, monkeypatch, caplog):
+    monkeypatch.setattr("legacy_consumer.member.broker_watch._PAUSE_S", 0.001)
+    register(store, 1)
+    tries = []
+
+    class Store:
+        is_closed = False
+
+        def get_children(self, path, watcher):
+            if self.is_closed:
+                tries.append(path)
+                raise NotPermittedError(path)
+            return store.get_children(path, watcher)
+
+    behind = Store()
+    watch, told = watched(behind)
+    eventually(lambda: watch.brokers == (1,))
+    behind.is_closed = True
+    register(store, 2)
+    eventually(lambda: len(tries) > 2)
+    behind.is_closed = False
+    eventually(lambda: watch.brokers == (1, 2))
+    store.delete("/brokers/ids/1")
+    eventually(lambda: told == [[], [1]])
+    assert caplog.text.count("g_a: cannot watch the brokers") == 1
 
 
 def test_a_broker_that_leaves_is_in_status_told_to_the_fetchers_and_moves_no_partition():

@@ -6,7 +6,7 @@ import weakref
 
 import pytest
 
-from legacy_consumer import Phase
+from legacy_consumer import Phase, Whitelist
 from tests.support.member_cluster import MemberCluster
 from tests.support.waiting import eventually
 from zk_layout.errors import ConfigError
@@ -122,11 +122,14 @@ def test_a_stream_that_a_user_keeps_after_its_end_keeps_no_messages_that_waited(
     assert stream._stream._ledger.waiting == ()
 
 
-def test_a_subscription_that_makes_a_registration_which_no_member_reads_is_refused(cluster):
+def test_a_subscription_that_makes_a_registration_which_no_member_reads_is_refused_and_a_filter_may_take_its_place(
+    cluster,
+):
     topics = {f"{number:05}" + "x" * 235: 1 for number in range(2200)}
     connector = cluster.connector()
     with pytest.raises(ConfigError, match=r"2200 topics: make a registration of 5.* bytes, .* subscribe with a filter"):
         connector.create_message_streams(topics)
     assert cluster.admin.exists("/consumers/g/ids") is None
-    other, _ = cluster.join()
-    assert other.wait_until(lambda status: len(status.owned) == 3, 60)
+    assert connector._store.session_id == 0, "it is refused before any I/O, as other wrong values are"
+    connector.create_message_streams_by_filter(Whitelist("t"))
+    assert connector.wait_until(lambda status: len(status.owned) == 3, 60)
