@@ -435,8 +435,8 @@ TABLE = (
     Row((Phase.LEAVING,), (Triggered, Drained, Timer.DRAIN, Timer.BACKOFF, Doubted, Reconnected, Registered),
         Phase.LEAVING, _reconcile),
     Row((Phase.LEAVING,), (Deregistered,), Phase.LEAVING, _register),
-    Row((Phase.LEAVING,), (RegistrationBlocked, IdTaken), Phase.CLOSED, _leave),
-    Row((Phase.LEAVING,), (Settled,), Phase.LEAVING, _give_back),
+    Row((Phase.LEAVING,), (RegistrationBlocked,), Phase.CLOSED, _leave),
+    Row((Phase.LEAVING,), (Settled, IdTaken), Phase.LEAVING, _give_back),
     Row((Phase.LEAVING,), (Left,), Phase.CLOSED, _be_gone),
     Row((Phase.LEAVING,), (Expired, Refused, SessionStarted), Phase.CLOSED, _lose_and_leave),
 

@@ -339,6 +339,41 @@ def test_a_member_whose_id_is_deleted_as_it_leaves_commits_and_leaves_in_order(n
     assert has_left_in_order(group, member, delivery)
 
 
+@pytest.mark.parametrize(
+    "fate", [Refusal(ConnectionLostError("no answer")), Fault.LOSE_REPLY], ids=["lost", "reply lost"]
+)
+@pytest.mark.parametrize("failing", range(2, 9))
+def test_a_member_whose_id_another_takes_as_it_leaves_gives_back_its_partitions_whatever_request_fails(failing, fate):
+    group = Group({"t": 12, "u": 1})
+    member = group.join("a", {"t": 1, "u": 1})
+    member.coordinator._runner._reconciler._delivery = CommittingDelivery(member.store)
+    settle(group)
+    asked = []
+
+    def act(session_id, kind):
+        if session_id != member.store.session_id:
+            return None
+        asked.append(kind)
+        if asked == ["multi"]:
+            # the last commit
+            group.admin.delete(f"{IDS}/g_a")
+        if kind == "create" and asked.count("create") == 1:
+            # the member registers again for that commit
+            group.admin.create(f"{IDS}/g_a", b"{}", ephemeral=True)
+        return fate if len(asked) == failing else None
+
+    group.server.fault = act
+    member.coordinator.post(CloseRequested(9000))
+    for _ in range(4):
+        settle(group)
+        group.clock.now += 1.0
+    assert "create" in asked
+    assert member.phase is Phase.CLOSED
+    assert member.coordinator.has_left_nothing
+    assert owner_znodes(group) == {}
+    assert group.admin.exists(f"{IDS}/g_a").ephemeral_owner == group.admin.session_id
+
+
 def test_a_member_that_leaves_does_not_call_anothers_what_it_has_deleted_itself(caplog):
     assert all(has_left_in_order(*left) for left in leaving(failing_with(Fault.LOSE_REPLY)))
     assert "is not mine any more" not in caplog.text
