@@ -92,10 +92,10 @@ def is_walked(patch):
     return all(path.parent == ROOT / "rebalance" for path in patched_files(patch))
 
 
-def run_mutant(patch, seeds=MOST_SEEDS, depth=None):
+def run_mutant(patch, seeds=MOST_SEEDS, *, walked=False):
     """Run the seeds and tests known to notice the broken code; if they do not, run worlds until one fails.
 
-    depth: walk every order of this number of events instead.
+    walked: let the small walk of tests.simulation.exhaustive look for it instead.
     """
     began = time.monotonic()
     description = patch.read_text().partition("\n")[0]
@@ -108,7 +108,7 @@ def run_mutant(patch, seeds=MOST_SEEDS, depth=None):
                 (folder / beside.name).symlink_to(beside)
         apply_patch(patch, folder)
         by, check = None, ""
-        for command in _commands(patch, seeds, depth):
+        for command in _commands(patch, seeds, walked):
             done = subprocess.run(
                 [sys.executable, "-m", *command], cwd=folder, capture_output=True, text=True, check=False
             )
@@ -118,9 +118,9 @@ def run_mutant(patch, seeds=MOST_SEEDS, depth=None):
     return Caught(patch.stem, description, by, check, time.monotonic() - began)
 
 
-def _commands(patch, seeds, depth):
-    if depth is not None:
-        return [["tests.simulation.exhaustive", "--depth", str(depth), "--faults", "1"]]
+def _commands(patch, seeds, walked):
+    if walked:
+        return [["tests.simulation.exhaustive", "--small"]]
     known = caught_by().get(patch.stem)
     if isinstance(known, str):
         # method thread: a signal may interrupt an instruction without a line, which pytest cannot show
@@ -144,7 +144,7 @@ def _verdict(command, done):
     raise RuntimeError(f"{command}: {done.stdout[-2000:]}{done.stderr[-2000:]}")
 
 
-def run_mutants(patches, seeds=MOST_SEEDS, processes=2, depth=None):
+def run_mutants(patches, seeds=MOST_SEEDS, processes=2, *, walked=False):
     """Yield a Caught for each patch, in order; `processes` mutants run at a time."""
     with ThreadPoolExecutor(processes) as pool:
-        yield from pool.map(lambda patch: run_mutant(patch, seeds, depth), patches)
+        yield from pool.map(lambda patch: run_mutant(patch, seeds, walked=walked), patches)

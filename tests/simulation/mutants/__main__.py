@@ -12,20 +12,20 @@ def main():
     parser.add_argument("names", nargs="*", help="only these (default: all)")
     parser.add_argument("--seeds", type=int, default=MOST_SEEDS, help="schedules for each that no known one finds")
     parser.add_argument("--processes", type=int, default=2)
-    parser.add_argument("--exhaustive", type=int, metavar="DEPTH", help="walk every order of so many events instead")
+    parser.add_argument("--exhaustive", action="store_true", help="let the small walk of every order look instead")
     parser.add_argument("--remember", action="store_true", help="write down what noticed them, for next time")
     chosen = parser.parse_args()
     patches = [patch for patch in all_patches() if not chosen.names or patch.stem in chosen.names]
-    if chosen.exhaustive is not None:
+    if chosen.exhaustive:
         patches = [patch for patch in patches if is_walked(patch)]
     found = []
     print(f"{'mutant':<38} {'caught by':<22} what is broken")
-    for caught in run_mutants(patches, chosen.seeds, chosen.processes, chosen.exhaustive):
+    for caught in run_mutants(patches, chosen.seeds, chosen.processes, walked=chosen.exhaustive):
         found.append(caught)
         print(f"{caught.name:<38} {caught.check or 'NOT CAUGHT':<22} {caught.description}", flush=True)
-        if caught.by is not None and chosen.exhaustive is None:
+        if caught.by is not None and not chosen.exhaustive:
             print(f"{'':<38} {caught.by}", flush=True)
-    if chosen.remember and chosen.exhaustive is None:
+    if chosen.remember and not chosen.exhaustive:
         remember(found)
     missed = [caught.name for caught in found if not caught.check]
     print(f"{len(found) - len(missed)} of {len(found)} mutants caught", *(["; not:", *missed] if missed else []))
