@@ -20,7 +20,7 @@ class Rebalance:
 
     final: do not wait any longer for messages in hand. leaving: release everything. doubtful: first check in ZooKeeper
     that all owned partitions are still mine. last_look: act on the group as read now, even if it changes meanwhile.
-    memory: of the members at earlier readings.
+    memory: the member's memory of its group.
     """
 
     final: bool = False

@@ -90,7 +90,7 @@ class Coordinator:
             exclude_internal_topics=exclude_internal_topics,
             on_change=self.post,
         )
-        patience = Patience(self._name, store, assign, policy.absence_ms, self._handle, self.post)
+        patience = Patience(self._name, store, assign, self._handle, self.post) if policy.absence_ms > 0 else None
         reconciler = Reconciler(
             registrar,
             self._reader,

@@ -34,7 +34,6 @@ class Patience:
         consumer_id: str,
         store: ZkStore,
         assign: Callable[[GroupSnapshot], Assignment],
-        delay_ms: int,
         handle: Callable[[Event], None],
         post: Callable[[Event], None],
     ) -> None:
@@ -45,7 +44,6 @@ class Patience:
         self._consumer_id = consumer_id
         self._store = store
         self._assign = assign
-        self._delay_s = delay_ms / 1000
         self._handle = handle
         self._post = post
 
@@ -54,8 +52,6 @@ class Patience:
 
         known: the memory so far; the machine gets GroupNoted if it has changed.
         """
-        if self._delay_s <= 0:
-            return assignment
         noted = note_members(known, snapshot.members)
         stands = assignment
         try:

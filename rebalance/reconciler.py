@@ -48,12 +48,14 @@ class Reconciler:
         assign: Callable[[GroupSnapshot], Assignment],
         ownership: Ownership,
         delivery: Delivery,
-        patience: Patience,
+        patience: Patience | None,
         changed: Callable[[], Collection[str]],
         post: Callable[[Event], None],
         led_reads: Callable[[], int],
     ) -> None:
         """changed: returns the paths of watch events that the reader has not got yet. post: enqueues from any thread.
+
+        patience: None if the group waits for no absent members.
 
         led_reads: returns how often this member has read znodes of its led group.
         """
@@ -117,7 +119,9 @@ class Reconciler:
             self._bury_deleted(snapshot.created)
             self._tell_missing(snapshot.created)
         self._disown_commits()
-        assignment = self._patience.judge(snapshot, self._assign(snapshot), todo.memory)
+        assignment = self._assign(snapshot)
+        if self._patience is not None:
+            assignment = self._patience.judge(snapshot, assignment, todo.memory)
         # if my session does not hold the id, the partitions assigned to the id are another member's
         mine = {} if is_taken else owned_by(assignment, self._consumer_id)
         plan = make_plan(self._ownership.owned, mine)

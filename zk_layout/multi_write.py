@@ -11,8 +11,8 @@ offsets that takes 6 ms on the thread that keeps the session; this module takes 
     last     type -1, done 1, error -1
 
 A path, data or text is an int32 length and its bytes; length -1 stands for no data. An ACL is an int32 count, and for
-each entry the int32 permissions and the texts scheme and id. If one operation fails, the reply has an
-int32 error behind type -1 for every operation: 0 before it, its own code, -2 behind it.
+each entry the int32 permissions and the texts scheme and id. If one operation fails, the reply has an int32 error
+behind type -1 for every operation: 0 before it, its own code, -2 behind it.
 
 Source: org.apache.zookeeper.MultiOperationRecord and MultiResponse.
 """
@@ -77,7 +77,7 @@ def encode_multi(
 
 
 def encode_acl(entries: AclEntries) -> bytes:
-    """The list of entries as it stands in a request."""
+    """Encode ACL entries for a request."""
     parts = [_INT.pack(len(entries))]
     for entry in entries:
         scheme, name = entry.scheme.encode(), entry.id.encode()

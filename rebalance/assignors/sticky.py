@@ -1,9 +1,9 @@
 """Sticky: shares that are as even as possible, and of these the ones that move the fewest partitions.
 
 Members write the same user data as Java's StickyAssignor and CooperativeStickyAssignor, so they can join groups of
-Java. The division is at least as even as Java's, and of the same evenness it moves no more partitions. If there is one
-best division, both assignors compute it. Of several, Java's choice depends on the order of a hash map, and this one's
-on the order of topics, numbers and ids.
+Java. The division is at least as even as Java's. If it is as even, it moves no more partitions. If there is one best
+division, both assignors compute it. If there are several, Java's choice depends on the order of a hash map, and the
+choice of this assignor on the order of topics, numbers and ids.
 """
 
 from __future__ import annotations

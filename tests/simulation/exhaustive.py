@@ -1,13 +1,13 @@
 """Every order of events in a few small groups, to a depth: see tests.simulation.small_world.
 
-A world is replayed from its choices. At each point where more than one thing could happen it asks which; the walk
-answers with every sequence of numbers there is, and turns back where it comes upon a state that it has seen before
-with as many events to go. States are compared by a hash of all that the code can look at: znodes, sessions, watches,
-what is on its way, and the memory of each member.
+The walk replays a world from a list of choices. At each point where more than one event could happen, the world asks
+for a choice; the walk tries every list. It stops a world in a state that it has already seen with as many events left.
+It compares states by a hash of all that the code can look at: znodes, sessions, watches, messages in transit, and the
+memory of each member.
 
     python -m tests.simulation.exhaustive --only draining -v
 
-The walk notes which cells of rebalance.machine.TABLE, pairs of a phase and an event, it has come through.
+The walk notes the cells of rebalance.machine.TABLE that it reaches. A cell is a pair of a phase and an event.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ def names_of(cells):
 
 @dataclass(slots=True)
 class Walk:
-    """The result of a walk. failures: {choices: the broken rule}. cells: those of the machine that it came through."""
+    """The result of a walk. failures: {choices: the broken rule}. cells: the cells of the table that it reached."""
 
     scope: Scope
     states: int = 0
@@ -208,7 +208,7 @@ def main(arguments=None):
     parser = argparse.ArgumentParser(prog="python -m tests.simulation.exhaustive", description=__doc__)
     parser.add_argument("--small", action="store_true", help="walk less deep, with one fault, as `make test` does")
     parser.add_argument("--only", nargs="*", help="walk only the scopes of these names")
-    parser.add_argument("--deeper", type=int, default=0, help="so many events more in each scope")
+    parser.add_argument("--deeper", type=int, default=0, help="add this number of events to the depth of each scope")
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("-v", "--verbose", action="store_true", help="name the cells that no scope came through")
     chosen = parser.parse_args(arguments)

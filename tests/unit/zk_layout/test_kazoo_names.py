@@ -32,7 +32,7 @@ PUBLIC = {
     "kazoo.protocol.states.WatchedEvent",
     "kazoo.security.ACL",
 }
-"""What we import from the public API, as docs/api/ in kazoo's repository lists it."""
+"""The names that we import and that docs/api/ in kazoo's repository lists as public."""
 KAZOO_FILES = [path for folder in (".", "protocol", "handlers") for path in sorted((KAZOO / folder).glob("*.py"))]
 
 
