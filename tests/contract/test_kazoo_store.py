@@ -569,7 +569,8 @@ def test_whatever_line_of_the_start_is_interrupted_the_next_start_works_and_no_t
                 store.start()
         except KeyboardInterrupt:
             if store.session_id == 0:
-                assert not set(threading.enumerate()) - before, f"interrupted at {number}"
+                # a thread whose start was interrupted ends by itself, in its own time
+                eventually(lambda before=before: set(threading.enumerate()) <= before)
         store.start()
         assert store.exists("/") is not None
         store.close()
