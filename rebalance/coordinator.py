@@ -102,6 +102,8 @@ class Coordinator:
             self.post,
             led.reads if led is not None else lambda: 0,
         )
+        if led is not None:
+            led.holds_off = lambda: reconciler.is_waiting
         self._report = Report(registrar, self._clock)
         self._upkeep = Upkeep(periods, self._mailbox, delivery, registrar, reconciler, self._report)
         self._runner = ActionRunner(

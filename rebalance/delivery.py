@@ -3,6 +3,10 @@
 The coordinator calls it, on its own thread, in this order for a partition: begin when the owner znode is claimed; stop
 before a release; then, when drained, end (which commits) before the owner znode is deleted. drop is for partitions lost
 with the session; they get no commit.
+
+begin, end and finish_telling do not wait for the user's listener or for log ends: they return the milliseconds to wait
+at most, and the coordinator calls again, with the same arguments, when an Answered event comes or the time is over.
+Until then it begins and ends no other partitions; only drop ends the call.
 """
 
 from __future__ import annotations
@@ -15,12 +19,13 @@ from zk_layout.model import ConsumerThreadId, TopicPartition
 
 
 class Delivery(Protocol):
-    """The delivery of messages. Errors are LegacyConsumerErrors; begin and end may block on ZooKeeper."""
+    """The delivery of messages. Errors are LegacyConsumerErrors; begin and end wait for the offset store."""
 
-    def begin(self, claimed: Mapping[TopicPartition, ConsumerThreadId], assignment: Assignment) -> None:
+    def begin(self, claimed: Mapping[TopicPartition, ConsumerThreadId], assignment: Assignment) -> int | None:
         """Read the committed offsets of these partitions, call the listener, then fetch and hand out messages.
 
         assignment: the whole group's. claimed is empty if only the shares of other members changed.
+        Returns: None when all is done, or the milliseconds to wait at most.
         Raises: PartlyBegunError naming the partitions that it could not begin; the others are begun.
         """
         ...
@@ -37,8 +42,19 @@ class Delivery(Protocol):
         """Undo stop: the member keeps these partitions after all."""
         ...
 
-    def end(self, partitions: Collection[TopicPartition]) -> None:
-        """Commit what was consumed, call the listener, and forget these partitions. The caller then releases them."""
+    def end(self, partitions: Collection[TopicPartition]) -> int | None:
+        """Commit what was consumed, call the listener, and forget these partitions. The caller then releases them.
+
+        Returns: None when all is done, or the milliseconds to wait at most.
+        """
+        ...
+
+    def finish_telling(self) -> int | None:
+        """Wait, as end does, until the listener has heard all that it was told: of losses, and of empty generations."""
+        ...
+
+    def await_answer(self, timeout_s: float) -> None:
+        """Wait for the answer that begin or end waits for: for a caller that cannot come back."""
         ...
 
     def drop(self, partitions: Collection[TopicPartition]) -> None:

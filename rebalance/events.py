@@ -62,6 +62,18 @@ class Draining:
 
 
 @dataclass(frozen=True, slots=True)
+class Unanswered:
+    """The user's listener, or a broker, has not answered yet. Answered follows, or the member waits wait_ms at most."""
+
+    wait_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """The user's listener, or a broker, has answered."""
+
+
+@dataclass(frozen=True, slots=True)
 class Blocked:
     """Another client owns a partition of this member's share. Unblocked follows once its owner znode may be gone."""
 
@@ -159,6 +171,8 @@ class Timer(Enum):
     """rebalance.backoff.ms ran out."""
     DRAIN = "drain"
     """drain.timeout.ms ran out."""
+    ANSWER = "answer"
+    """The user's listener, or a broker, is waited for no longer."""
     ABSENCE = "absence"
     """Members that left are waited for no longer."""
     QUIET = "quiet"
@@ -178,6 +192,8 @@ Event: TypeAlias = (
     | Settled
     | GroupNoted
     | Draining
+    | Unanswered
+    | Answered
     | Blocked
     | Overtaken
     | Deregistered

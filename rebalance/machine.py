@@ -6,9 +6,9 @@ stored in the state.
 
 A rebalance is a reconciliation: read the group, compare the member's share with the owned partitions, and take the next
 step that brings the two together. Any event that may have changed the group can therefore start it again: a trigger, a
-drained stream, a deleted owner znode and an expired back-off all lead to the same action, Rebalance. Only the back-off
-counts as a try. After rebalance.max.retries tries the member is DEGRADED: it reports that and keeps trying, at most
-once in LEAST_PAUSE_MS.
+drained stream, a listener's answer, a deleted owner znode and an expired back-off all lead to the same action,
+Rebalance. Only the back-off counts as a try. After rebalance.max.retries tries the member is DEGRADED: it reports that
+and keeps trying, at most once in LEAST_PAUSE_MS.
 
 A lost connection does not change the phase: the machine attempts nothing while `connected` is false. If the connection
 is away long enough for ZooKeeper to have expired the session, delivery is paused. When the connection is back with
@@ -41,6 +41,7 @@ from rebalance.actions import (
     StartTimer,
 )
 from rebalance.events import (
+    Answered,
     Blocked,
     CloseRequested,
     Connected,
@@ -65,6 +66,7 @@ from rebalance.events import (
     Suspended,
     Timer,
     Triggered,
+    Unanswered,
     Unblocked,
 )
 from zk_layout.errors import LegacyConsumerError
@@ -105,7 +107,8 @@ class MemberState:
     tries: back-offs that ran out since the member was last settled. degraded: the tries were used up since then.
     obstacle: the error that kept the last attempt from success.
     backing_off, draining: the timer BACKOFF, or DRAIN, runs; later events do not prolong it.
-    overdue: drain.timeout.ms ran out, and no rebalance has ended since. doubted: owner znodes of mine may be gone.
+    awaits: the last rebalance ended in Unanswered.
+    overdue: drain.timeout.ms ran out for the partitions to release. doubted: owner znodes of mine may be gone.
     looks: how many readings in a row the group changed while the member read it.
     memory: the members at earlier readings, for the wait for absent ones. The timer ABSENCE runs during that wait.
     """
@@ -122,6 +125,7 @@ class MemberState:
     obstacle: LegacyConsumerError | None = None
     backing_off: bool = False
     draining: bool = False
+    awaits: bool = False
     overdue: bool = False
     doubted: bool = False
     looks: int = 0
@@ -212,16 +216,18 @@ def _note(state: MemberState, event: Event, policy: Policy) -> Step:
             return replace(state, missed=False), ()
         case RegistrationBlocked() | IdTaken():
             return replace(state, obstacle=None), ()
+        case Unanswered():
+            return replace(state, awaits=True, looks=0), ()
         case Overtaken():
-            return replace(state, doubted=False, looks=state.looks + 1), ()
+            return replace(state, awaits=False, doubted=False, looks=state.looks + 1), ()
         case Failed():
             # a leaving member waits for messages in hand once; a failed request does not begin that wait again
             overdue = state.overdue and state.phase is Phase.LEAVING
-            return replace(state, obstacle=event.error, overdue=overdue, looks=0), ()
+            return replace(state, obstacle=event.error, awaits=False, overdue=overdue, looks=0), ()
         case Blocked():
-            return replace(state, obstacle=event.error, overdue=False, doubted=False, looks=0), ()
+            return replace(state, obstacle=event.error, awaits=False, overdue=False, doubted=False, looks=0), ()
         case Deregistered():
-            return replace(state, missed=True, overdue=False, doubted=False, looks=0), ()
+            return replace(state, missed=True, awaits=False, overdue=False, doubted=False, looks=0), ()
         case GroupNoted():
             noted = replace(state, memory=event.memory)
             if state.memory.is_waiting == event.memory.is_waiting:
@@ -232,7 +238,7 @@ def _note(state: MemberState, event: Event, policy: Policy) -> Step:
         case Timer.ABSENCE:
             return replace(state, memory=state.memory.after_the_wait()), ()
         case Settled() | Draining():
-            return replace(state, overdue=False, doubted=False, looks=0), ()
+            return replace(state, awaits=False, overdue=False, doubted=False, looks=0), ()
         case _:
             return state, ()
 
@@ -282,6 +288,14 @@ def _back_off(state: MemberState, _event: Event, policy: Policy) -> Step:
 def _drain(state: MemberState, _event: Event, policy: Policy) -> Step:
     timer = StartTimer(Timer.DRAIN, policy.drain_timeout_ms)
     return replace(state, draining=True), (() if state.draining else (timer,))
+
+
+def _await_answer(state: MemberState, event: Event, _policy: Policy) -> Step:
+    wait_ms = event.wait_ms if isinstance(event, Unanswered) else 0
+    # the wait for messages in hand is over, and the next release has one of its own; a member that leaves has only one
+    overdue = state.overdue and state.phase is Phase.LEAVING
+    calm = replace(state, overdue=overdue, backing_off=False, draining=False)
+    return calm, (CancelTimer(Timer.BACKOFF), CancelTimer(Timer.DRAIN), StartTimer(Timer.ANSWER, wait_ms))
 
 
 def _rest(state: MemberState, _event: Event, _policy: Policy) -> Step:
@@ -387,7 +401,7 @@ class Row:
     to: Phase
     do: Callable[[MemberState, Event, Policy], Step]
     only_if: Condition | None = None
-    """Of two rows for one phase and event, the first whose condition holds counts."""
+    """Of two rows for one phase and event, the first whose condition holds counts. If none holds, the phase stays."""
 
 
 REGISTERED = (Phase.REBALANCING, Phase.DRAINING, Phase.WAITING, Phase.STABLE)
@@ -400,6 +414,8 @@ _OTHERS_MAY_JOIN = Condition(
 )
 _MISSED = Condition("its id znode was deleted", lambda state, _policy: state.missed)
 """Another client deleted it; the member may still own partitions."""
+_AWAITED = Condition("the rebalance awaits it", lambda state, _policy: state.awaits)
+"""Answered also comes for a hook that returns before the rebalance asks, or later than the rebalance waits."""
 
 # fmt: off
 TABLE = (
@@ -415,12 +431,14 @@ TABLE = (
 
     Row((Phase.REBALANCING,), (Settled,), Phase.STABLE, _rest),
     Row((Phase.REBALANCING,), (Draining,), Phase.DRAINING, _drain),
+    Row((Phase.REBALANCING,), (Unanswered,), Phase.REBALANCING, _await_answer),
     Row((Phase.REBALANCING,), (Blocked, Failed), Phase.WAITING, _back_off),
     Row((Phase.REBALANCING,), (Overtaken,), Phase.REBALANCING, _wait_for_news),
     Row((Phase.REBALANCING,), (Deregistered,), Phase.JOINING, _register),
 
     Row(REGISTERED, (Triggered, Drained, Timer.DRAIN, Unblocked, Timer.BACKOFF, Timer.ABSENCE, Doubted, Reconnected),
         Phase.REBALANCING, _reconcile),
+    Row((Phase.REBALANCING,), (Answered, Timer.ANSWER), Phase.REBALANCING, _reconcile, _AWAITED),
     Row((Phase.STABLE,), (Timer.QUIET,), Phase.STABLE, _guard),
 
     Row(_JOINED, (Expired, Refused), Phase.EXPIRED, _lose),
@@ -431,9 +449,11 @@ TABLE = (
     Row((Phase.LEAVING,), (CloseRequested,), Phase.LEAVING, _hurry),
     Row((Phase.LEAVING,), (Overtaken,), Phase.LEAVING, _wait_for_news),
     Row((Phase.LEAVING,), (Draining,), Phase.LEAVING, _drain),
+    Row((Phase.LEAVING,), (Unanswered,), Phase.LEAVING, _await_answer),
     Row((Phase.LEAVING,), (Failed,), Phase.LEAVING, _try_again_to_leave),
     Row((Phase.LEAVING,), (Triggered, Drained, Timer.DRAIN, Timer.BACKOFF, Doubted, Reconnected, Registered),
         Phase.LEAVING, _reconcile),
+    Row((Phase.LEAVING,), (Answered, Timer.ANSWER), Phase.LEAVING, _reconcile, _AWAITED),
     Row((Phase.LEAVING,), (Deregistered,), Phase.LEAVING, _register),
     Row((Phase.LEAVING,), (RegistrationBlocked,), Phase.CLOSED, _leave),
     Row((Phase.LEAVING,), (Settled, IdTaken), Phase.LEAVING, _give_back),

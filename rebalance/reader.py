@@ -93,6 +93,11 @@ class GroupReader:
         self._topics: dict[str, _Topic] = {}
         self._snapshot: GroupSnapshot | None = None
 
+    @property
+    def has_news(self) -> bool:
+        """Whether something has changed, or may have, since the last reading."""
+        return self._snapshot is None
+
     def forget_members(self, name: str | None = None) -> None:
         """Read the list of members again next time, and the registration of the named one, which may have changed."""
         if name is not None:

@@ -2,13 +2,17 @@
 
 Every call reads the group anew and takes the next possible step: release partitions outside the share once they are
 drained; claim partitions of the share once their owner znodes are free; start delivery. It may be called at any moment
-and any number of times, and does nothing when the member already owns its share.
+and any number of times, and does nothing when the member already owns its share. Its requests block; the user's code
+does not: a step that needs the listener's answer is taken up again by the next call. Only leave() waits for that
+answer.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
 
 from rebalance.actions import Rebalance
 from rebalance.delivery import Delivery
@@ -22,6 +26,7 @@ from rebalance.events import (
     Overtaken,
     Settled,
     Triggered,
+    Unanswered,
     Unblocked,
 )
 from rebalance.group_warnings import some
@@ -36,6 +41,17 @@ from zk_layout.loggers import safe_logger
 from zk_layout.model import ConsumerThreadId, TopicPartition
 
 logger = safe_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """A step that may wait for an answer. call: returns None when it is done, or the milliseconds to wait at most.
+
+    begins: the partitions whose delivery it begins.
+    """
+
+    call: Callable[[], int | None]
+    begins: Collection[TopicPartition] = ()
 
 
 class Reconciler:
@@ -71,6 +87,8 @@ class Reconciler:
         self._led_reads = led_reads
         self._reads_before = 0
         """How often ZooKeeper had answered this member when the last step ended."""
+        self._underway: _Step | None = None
+        """The step that waits for an answer. It is taken up again before any other."""
         self._begun: dict[TopicPartition, ConsumerThreadId] = {}
         self._stopped: set[TopicPartition] = set()
         self._created: dict[str, int | None] = {}
@@ -79,8 +97,10 @@ class Reconciler:
         self._missing: frozenset[str] = frozenset()
         """The topics that this member names and that did not exist at the last reading; each was logged once."""
         self._announced: Assignment | None = None
-        self._released = self._claimed = 0
-        """The numbers of partitions since the member was last settled."""
+        self._released = 0
+        """The number of partitions since the member was last settled."""
+        self._claimed: set[TopicPartition] = set()
+        """The partitions claimed since then; some may be released again."""
 
     def reconcile(self, todo: Rebalance) -> Event:
         """Take the next steps; return the event that they end in. Raises: LegacyConsumerErrors."""
@@ -101,6 +121,8 @@ class Reconciler:
         return self._reader.lists_read + self._led_reads()
 
     def _step(self, todo: Rebalance) -> Event:
+        if (unanswered := self._carry_on()) is not None:
+            return unanswered
         self._ownership.resolve_doubts()
         if todo.doubtful:
             self.audit()
@@ -129,9 +151,8 @@ class Reconciler:
         if plan.release:
             if self._is_held_up(plan.release, final=todo.final):
                 return Draining()
-            self._end(plan.release)
-            self._ownership.release(plan.release, just_asked=self._reads() > self._reads_before)
-            self._released += len(plan.release)
+            if (unanswered := self._take(_Step(partial(self._give_away, plan.release)))) is not None:
+                return unanswered
         if holder is None:
             # the other members cannot read this registration either, so they leave this member out
             self._reader.forget_members(self._consumer_id)
@@ -142,10 +163,45 @@ class Reconciler:
             if plan.release and self._is_overtaken(todo):
                 return Overtaken()
             self._ownership.claim(plan.claim, lambda: self._post(Unblocked()))
-            self._claimed += len(plan.claim)
-        self._begin(assignment)
-        released, claimed, self._released, self._claimed = self._released, self._claimed, 0, 0
-        return Settled(len(plan.keep), released, claimed)
+            self._claimed.update(plan.claim)
+        if (unanswered := self._begin(assignment)) is not None:
+            return unanswered
+        if (unanswered := self._take(_Step(self._delivery.finish_telling))) is not None:
+            return unanswered
+        settled = Settled(len(self._ownership.owned.keys() - self._claimed), self._released, len(self._claimed))
+        self._forget_moves()
+        return settled
+
+    def _forget_moves(self) -> None:
+        self._released = 0
+        self._claimed.clear()
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a step waits for an answer."""
+        return self._underway is not None
+
+    @property
+    def may_commit(self) -> bool:
+        """Whether nothing is known to have changed that must be looked at before a periodic commit.
+
+        While a step waits, the member does not look: a topic may have been deleted and created again.
+        """
+        return self._underway is None or not self._reader.has_news
+
+    def _take(self, step: _Step) -> Unanswered | None:
+        """Take a step; None once it is done."""
+        self._underway = step
+        return self._carry_on()
+
+    def _carry_on(self) -> Unanswered | None:
+        """Take up the step that waits for an answer; None if it is done now, or if there is none."""
+        step, self._underway = self._underway, None
+        wait_ms = None if step is None else step.call()
+        if wait_ms is None:
+            return None
+        self._underway = step
+        return Unanswered(wait_ms)
 
     def _mend_registration(self, todo: Rebalance) -> Event:
         """Replace a registration that another client wrote under my id, and have the group read again."""
@@ -161,6 +217,10 @@ class Reconciler:
 
     def _give_up(self, todo: Rebalance) -> Event:
         """Stop and end the delivery of everything before the member leaves; leave() deletes the owner znodes."""
+        # a partition that could not begin needs no end
+        with suppress(PartlyBegunError):
+            if (unanswered := self._carry_on()) is not None:
+                return unanswered
         if todo.doubtful:
             # the member gives up owner znodes that an ACL hides like the others; leave() reports owner znodes that stay
             with suppress(NotPermittedError):
@@ -171,28 +231,42 @@ class Reconciler:
         owned = self._ownership.owned
         if self._is_held_up(owned, final=todo.final):
             return Draining()
-        self._end(owned)
-        return Settled()
+        return self._take(_Step(partial(self._end, owned))) or Settled()
 
     def leave(self) -> NotPermittedError | None:
-        """Commit what was not given up, delete the owner znodes and the registration; see Ownership.leave."""
+        """Commit what was not given up, delete the owner znodes and the registration; see Ownership.leave.
+
+        Unlike reconcile(), it waits for answers: there is no later call.
+        """
+        try:
+            self._wait_for(self._carry_on())
+        except Exception:
+            # it must not keep the other partitions from their last commit
+            logger.warning("%s: gives up what it waited for", self._consumer_id, exc_info=True)
         self._bury_deleted_last()
         if self._begun:
             self._delivery.stop(self._begun)
-            self._end(list(self._begun))
+            self._wait_for(self._take(_Step(partial(self._end, list(self._begun)))))
         return self._ownership.leave()
+
+    def _wait_for(self, unanswered: Unanswered | None) -> None:
+        while unanswered is not None:
+            self._delivery.await_answer(unanswered.wait_ms / 1000)
+            unanswered = self._carry_on()
 
     def drop(self, partitions: Collection[TopicPartition] | None = None) -> None:
         """Drop lost partitions, all by default: no commit, no release."""
-        gone = list(self._begun if partitions is None else partitions)
+        begins = () if self._underway is None else self._underway.begins
+        gone = list(dict.fromkeys([*self._begun, *begins]) if partitions is None else partitions)
         for tp in gone:
             self._begun.pop(tp, None)
             self._ended.pop(tp, None)
         self._stopped.difference_update(gone)
         if partitions is None:
+            self._underway = None
             self._ended.clear()
             self._ownership.forget()
-            self._released = self._claimed = 0
+            self._forget_moves()
         # last, so that the partitions begin anew when they are claimed again even if this raises
         self._delivery.drop(gone)
 
@@ -212,6 +286,9 @@ class Reconciler:
 
         A JVM member deletes owner znodes by path alone, and their owner gets no notice.
         """
+        if self._underway is not None:
+            # the step that waits still needs its partitions; if an owner znode is gone, the next audit says so
+            return None
         lost = self._ownership.lost()
         if not lost:
             return Triggered("an ACL hid a registration") if self._reader.has_hidden else None
@@ -284,14 +361,25 @@ class Reconciler:
             )
         return bool(in_hand) and not final
 
-    def _end(self, going: Collection[TopicPartition]) -> None:
+    def _give_away(self, going: Collection[TopicPartition]) -> int | None:
+        """End the delivery of partitions, then delete their owner znodes."""
+        wait_ms = self._end(going)
+        if wait_ms is None:
+            self._ownership.release(going, just_asked=self._reads() > self._reads_before)
+            self._released += len(going)
+        return wait_ms
+
+    def _end(self, going: Collection[TopicPartition]) -> int | None:
         ending = [tp for tp in going if tp in self._begun]
-        self._delivery.end(ending)
+        wait_ms = self._delivery.end(ending)
+        if wait_ms is not None:
+            return wait_ms
         self._ended.update((tp, self._created.get(tp.topic)) for tp in ending)
         for tp in going:
             self._begun.pop(tp, None)
         self._stopped.difference_update(going)
         self._disown_commits()
+        return None
 
     def _disown_commits(self) -> None:
         """Undo the last commits that arrived after their topics were deleted.
@@ -307,14 +395,20 @@ class Reconciler:
             self._delivery.disown(wrong)
         self._ended.clear()
 
-    def _begin(self, assignment: Assignment) -> None:
+    def _begin(self, assignment: Assignment) -> Unanswered | None:
         """Begin the owned partitions that are not begun yet, also if an earlier step could not begin them."""
         fresh = {tp: thread for tp, thread in self._ownership.owned.items() if self._begun.get(tp) != thread}
-        if fresh or assignment != self._announced:
-            try:
-                self._delivery.begin(fresh, assignment)
-            except PartlyBegunError as error:
-                self._begun.update((tp, thread) for tp, thread in fresh.items() if tp not in error.held)
-                raise
+        if not fresh and assignment == self._announced:
+            return None
+        return self._take(_Step(partial(self._begin_these, fresh, assignment), begins=fresh))
+
+    def _begin_these(self, fresh: Mapping[TopicPartition, ConsumerThreadId], assignment: Assignment) -> int | None:
+        try:
+            wait_ms = self._delivery.begin(fresh, assignment)
+        except PartlyBegunError as error:
+            self._begun.update((tp, thread) for tp, thread in fresh.items() if tp not in error.held)
+            raise
+        if wait_ms is None:
             self._begun.update(fresh)
             self._announced = assignment
+        return wait_ms

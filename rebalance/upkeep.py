@@ -65,7 +65,8 @@ class Upkeep:
         following: Event | None = None
         try:
             if chore is Chore.COMMIT:
-                self._delivery.commit()
+                if self._reconciler.may_commit:
+                    self._delivery.commit()
             else:
                 following = self._audit(state)
         except LegacyConsumerError as error:

@@ -78,6 +78,8 @@ class Committer:
         self.lock = progress.committing
         self.beginning: frozenset[TopicPartition] = frozenset()
         """The claimed partitions while starting_offsets runs for them: that hook may commit them by name."""
+        self.ending: frozenset[TopicPartition] = frozenset()
+        """The partitions whose last commit is over, and whose release the listener hears of now."""
         self._closing = Flag()
         self._refused: frozenset[TopicPartition] = frozenset()
         self.commits = 0
@@ -88,7 +90,7 @@ class Committer:
 
     def commit(self) -> None:
         """Carry out an auto commit. Raises: LegacyConsumerError if it failed."""
-        self._commit(None)
+        self._commit([tp for tp in self._progress.snapshot() if tp not in self.ending] if self.ending else None)
 
     def commit_last(self, going: Collection[TopicPartition], timeout_s: float) -> None:
         """Commit before a release, with a bound: without this commit the next owners repeat some messages.

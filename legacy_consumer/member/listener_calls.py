@@ -1,4 +1,4 @@
-"""Calls the user's hooks on threads that may block: a rebalance waits for them, up to a bound.
+"""Calls the user's hooks on threads that may block: a rebalance goes on when they return, or after a bound.
 
 The coordinator's thread also handles events of the session and of waiting members, so no user code may run on it. The
 hooks of a listener are called one after another, in the order of their events. A hook that does not return delays only
@@ -11,6 +11,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from legacy_consumer.member.listener import RebalanceListener
@@ -29,8 +30,26 @@ Hook = Callable[[RebalanceListener], None]
 Result = TypeVar("Result")
 
 
+@dataclass(slots=True, eq=False)
+class HookCall:
+    """One call of a hook.
+
+    wait_s: how many seconds the caller waits at most; 0 if is_behind. is_behind: an earlier hook was late.
+    on_return: called on any thread when the hook has returned, or is waited for no longer. deadline: by
+    time.monotonic(), once the caller has begun to wait.
+    """
+
+    hook: Hook
+    wait_s: float
+    is_behind: bool
+    on_return: Callable[[], None]
+    deadline: float | None = None
+    is_given_up: bool = False
+    done: Flag = field(default_factory=Flag)
+
+
 class ListenerCalls:
-    """Calls one listener's hooks on a thread of their own, from the first hook until end(). One thread uses call().
+    """Calls one listener's hooks on a thread of their own, from the first hook until end(). One thread begins calls.
 
     after: the calls of the same listener in an earlier membership: its last hook may still run.
     The thread stays between two hooks, because from Python 3.12 on no thread can be started in an atexit handler.
@@ -42,44 +61,64 @@ class ListenerCalls:
         self._after = after
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
-        self._waiting: deque[tuple[Hook, Flag]] = deque()
-        self._running: Flag | None = None
+        self._waiting: deque[HookCall] = deque()
+        self._running: HookCall | None = None
         self._thread: threading.Thread | None = None
         self._over = False
         self._late = False
         self.give_up_at = float("inf")
-        """The time, by time.monotonic(), after which call() waits for no hook."""
+        """The time, by time.monotonic(), after which nobody waits for a hook."""
         self.errors = 0
         """The number of hooks that raised, did not return in time, or could not be called."""
 
-    def call(self, hook: Hook, timeout_s: float) -> None:
-        """Call a hook and wait for it, timeout_s at most; if an earlier hook is late, do not wait."""
-        done = Flag()
+    def begin(self, hook: Hook, timeout_s: float, on_return: Callable[[], None] = lambda: None) -> HookCall:
+        """Have a hook called on the listener's thread; the caller waits while left_s() is above 0, then concludes."""
         with self._lock:
+            call = HookCall(hook, 0.0 if self._late else timeout_s, self._late, on_return)
             if self._over:
-                return
+                return call
             if not is_running(self._thread):
                 self._thread = LibraryThread(target=self._run, name=f"{self._consumer_id}-listener")
                 self._thread.start()
-            late = self._late
             if len(self._waiting) >= _MOST_WAITING:
                 self.errors += 1
                 logger.error(
                     "%s: the rebalance listener does not return, %d calls wait", self._consumer_id, _MOST_WAITING
                 )
-                return
-            self._waiting.append((hook, done))
+                call.done.set()
+                return call
+            self._waiting.append(call)
             self._changed.notify()
-        if self._is_over_in_time(done, 0.0 if late else timeout_s):
-            return
+            return call
+
+    def left_s(self, call: HookCall) -> float:
+        """Return how many seconds to wait for a call from now on; 0 if it has returned, or is waited for no longer.
+
+        The time of the wait begins with the first question.
+        """
+        if call.done.is_set() or self._over:
+            return 0.0
+        if call.deadline is None:
+            call.deadline = time.monotonic() + call.wait_s
+        return max(0.0, min(call.deadline, self.give_up_at) - time.monotonic())
+
+    def wait(self, call: HookCall) -> None:
+        """Wait for a call, then conclude it."""
+        while (left_s := self.left_s(call)) > 0:
+            call.done.wait(min(left_s, _SLICE_S))
+        self.conclude(call)
+
+    def conclude(self, call: HookCall) -> None:
+        """Log and count a hook that has not returned while the caller waited for it."""
         with self._lock:
-            # the hook may have returned a moment ago, and its thread may have reset _late already: if it were set now,
-            # it would stay set, and the next call would not wait for its hook
-            if done.is_set():
+            # under the lock: the hook may have returned a moment ago, and its thread may have reset _late already. If
+            # it were set now, it would stay set, and the next call would not wait for its hook
+            if call.done.is_set() or self._over or call.is_given_up:
                 return
+            call.is_given_up = True
             self.errors += 1
             self._late = True
-        if late:
+        if call.is_behind:
             logger.error(
                 "%s: does not wait for the rebalance listener, an earlier call has not ended", self._consumer_id
             )
@@ -87,17 +126,8 @@ class ListenerCalls:
         logger.error(
             "%s: the rebalance listener did not return within %.1f s, the group does not wait for it any longer",
             self._consumer_id,
-            timeout_s,
+            call.wait_s,
         )
-
-    def _is_over_in_time(self, done: Flag, timeout_s: float) -> bool:
-        deadline = time.monotonic() + timeout_s
-        while not done.is_set() and not self._over:
-            left_s = min(deadline, self.give_up_at) - time.monotonic()
-            if left_s <= 0:
-                return False
-            done.wait(min(left_s, _SLICE_S))
-        return True
 
     @property
     def is_late(self) -> bool:
@@ -117,13 +147,12 @@ class ListenerCalls:
         """Call no further hook, and end all waits for the running one; from any thread, also from a hook."""
         with self._lock:
             self._over = True
-            waiting, running = list(self._waiting), self._running
+            calls = [*self._waiting, *([] if self._running is None else [self._running])]
             self._waiting.clear()
             self._changed.notify()
-        for _, done in waiting:
-            done.set()
-        if running is not None:
-            running.set()
+        for call in calls:
+            call.done.set()
+            call.on_return()
 
     def join(self) -> None:
         """Wait for the return of the last hook, after end()."""
@@ -142,34 +171,40 @@ class ListenerCalls:
                     self._changed.wait_for(lambda: self._waiting or self._over)
                 if self._over:
                     return
-                hook, self._running = self._waiting.popleft()
-                done = self._running
+                call = self._running = self._waiting.popleft()
             try:
-                hook(self.listener)
+                call.hook(self.listener)
             except BaseException:
                 # a user's defect must not stop the group's rebalance
                 with self._lock:
                     self.errors += 1
                 logger.exception("%s: the rebalance listener raised", self._consumer_id)
             finally:
-                done.set()
+                call.done.set()
+                call.on_return()
 
 
 class BoundedCall(Generic[Result]):
-    """A call on a thread of its own, with a bounded wait for its result."""
+    """A call on a thread of its own, with a bounded wait for its result. on_return: called on that thread."""
 
-    def __init__(self, ask: Callable[[], Result], name: str) -> None:
+    def __init__(self, ask: Callable[[], Result], name: str, on_return: Callable[[], None] = lambda: None) -> None:
         self._ask = ask
+        self._on_return = on_return
         self._answer: Result
         self._error: BaseException | None = None
         self._done = Flag()
+        self._began = time.monotonic()
         threading.Thread(target=self._run, name=name, daemon=True).start()
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the call has ended, with a result or an exception."""
+        return self._done.is_set()
 
     def wait(self, timeout_s: float) -> Result:
         """Return the result. Raises: the call's exception; TimeoutError, after which the result is dropped."""
-        began = time.monotonic()
         if not self._done.wait(timeout_s):
-            raise TimeoutError(f"no answer within {time.monotonic() - began:.1f} s")
+            raise TimeoutError(f"no answer within {time.monotonic() - self._began:.1f} s")
         if self._error is not None:
             raise self._error
         return self._answer
@@ -180,3 +215,4 @@ class BoundedCall(Generic[Result]):
         except BaseException as error:  # noqa: BLE001  (wait() raises it)
             self._error = error
         self._done.set()
+        self._on_return()

@@ -28,7 +28,7 @@ from rebalance.assignors.strategies import make_assignors
 from rebalance.clock import Clock
 from rebalance.coordinator import Coordinator
 from rebalance.counters import Vitals
-from rebalance.events import CloseRequested, Doubted, Drained, Event
+from rebalance.events import Answered, CloseRequested, Doubted, Drained, Event
 from rebalance.lease import Lease
 from rebalance.led.member import LED, LedMember
 from rebalance.led.records import ephemeral_paths
@@ -128,6 +128,7 @@ class Membership:
             streams=self.streams,
             session_id=self._session_of_claims,
             on_unowned=partial(self._post, Doubted()),
+            on_answer=partial(self._post, Answered()),
         )
         storage = config.offsets_storage
         self._follower = ResetFollower(
@@ -264,6 +265,7 @@ class Membership:
             except BaseException:
                 # Ctrl-C: the connector closes its connections next; commit finished messages and end the coordinator
                 self._commit_in_haste()
+                self.delivery.begin_closing(0.0)
                 self._post(CloseRequested(0))
                 raise
 

@@ -5,10 +5,11 @@ It implements rebalance.delivery: the coordinator decides which partitions come 
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol, TypeVar, cast
+from typing import Protocol, TypeAlias, TypeVar, cast
 
 from legacy_consumer.errors import KafkaError, NotAssignedError
 from legacy_consumer.fetching.fetcher import EARLIEST, LATEST, NO_POSITION, LogOffsets
@@ -25,7 +26,7 @@ from legacy_consumer.member.listener import (
     has_hooks,
     is_same_listener,
 )
-from legacy_consumer.member.listener_calls import BoundedCall, Hook, ListenerCalls
+from legacy_consumer.member.listener_calls import BoundedCall, Hook, HookCall, ListenerCalls
 from legacy_consumer.member.stream import GatedStream
 from legacy_consumer.offsets import OffsetStore, RetrySettings
 from legacy_consumer.offsets.progress import Committed, Progress
@@ -33,9 +34,12 @@ from rebalance.errors import PartlyBegunError
 from rebalance.snapshot import Assignment
 from zk_layout.loggers import safe_logger
 from zk_layout.model import ConsumerThreadId, TopicPartition
+from zk_layout.signals import Flag
 
 logger = safe_logger(__name__)
 _T = TypeVar("_T")
+Waits: TypeAlias = Generator[float, None, _T]
+"""A step that may wait: it yields the seconds to wait at most, and is resumed when the answer is there, or then."""
 
 _HASTE_S = 0.5
 """The bound of one step once the time for leaving is over."""
@@ -47,7 +51,7 @@ class DeliverySettings:
 
     reset_to: EARLIEST, LATEST, or None to leave partitions without an offset to the user's code. topics_by_hand: topics
     whose offsets are neither read from the group nor committed to it. last_commit_timeout_s: bounds the commit to Kafka
-    before a release, the wait of a rebalance for a listener's hook, and the wait for the brokers' log ends.
+    before a release, the wait for a listener's hook, and the wait for the brokers' log ends.
     """
 
     consumer_id: str
@@ -86,7 +90,9 @@ class StreamDelivery:
         streams: Streams,
         session_id: Callable[[], int],
         on_unowned: Callable[[], None] = lambda: None,
+        on_answer: Callable[[], None] = lambda: None,
     ) -> None:
+        """on_answer: called on any thread when an answer is there for which begin or end may wait."""
         self._settings = settings
         self._offsets = offsets
         self._progress = progress
@@ -96,6 +102,14 @@ class StreamDelivery:
         self._earlier: ListenerCalls | None = None
         """The listener calls of an earlier membership: hooks of the same listener wait for their end."""
         self._close_by = float("inf")
+        self._step: Waits[None] | None = None
+        """The call of begin or end that waits for an answer."""
+        self._answered = Flag()
+        self._on_answer = on_answer
+        self._unheard: list[HookCall] = []
+        """Calls of the listener for which nobody has waited yet: about losses, and about empty generations."""
+        self._known: set[TopicPartition] = set()
+        """Partitions that the listener has: it was told of their start, and not of their release or loss."""
         self._buried: set[str] = set()
         """Topics that were deleted while this member read them. From then on, the member begins a partition of such a
         name without a committed offset at EARLIEST: it may have released it before the new topic's first commit."""
@@ -122,11 +136,35 @@ class StreamDelivery:
 
     # For the coordinator.
 
-    def begin(self, claimed: Mapping[TopicPartition, ConsumerThreadId], assignment: Assignment) -> None:
-        """Read the committed offsets, and start. The owner znodes exist, so no other member commits meanwhile."""
+    def begin(self, claimed: Mapping[TopicPartition, ConsumerThreadId], assignment: Assignment) -> int | None:
+        """Read the committed offsets, and start. The owner znodes exist, so no other member commits meanwhile.
+
+        Returns: None when done, or the milliseconds to wait at most; see Delivery.
+        """
         if not claimed and self.listener is None:
             # the usual case: only shares of other members changed, and there is no listener to call
-            return
+            return None
+        return self._carry_on(self._step or self._beginning(claimed, assignment))
+
+    def _carry_on(self, step: Waits[None]) -> int | None:
+        self._step = None
+        self._answered.clear()
+        try:
+            wait_s = next(step)
+        except StopIteration:
+            return None
+        self._step = step
+        return math.ceil(wait_s * 1000)
+
+    def finish_telling(self) -> int | None:
+        """Wait until the listener has heard all that it was told; see Delivery."""
+        return self._carry_on(self._step or self._hear_out()) if self._step or self._unheard else None
+
+    def await_answer(self, timeout_s: float) -> None:
+        """Wait for the answer that begin or end waits for; see Delivery."""
+        self._answered.wait(timeout_s)
+
+    def _beginning(self, claimed: Mapping[TopicPartition, ConsumerThreadId], assignment: Assignment) -> Waits[None]:
         chosen: dict[TopicPartition, int] = {}
         held: dict[TopicPartition, str] = {}
         if has_hooks(self.listener, STARTS) and claimed:
@@ -135,7 +173,7 @@ class StreamDelivery:
             known = {tp: seen.offset for tp, seen in committed.items() if tp not in held}
             self.committer.beginning = frozenset(claimed)
             try:
-                chosen, unsaid = self._ask_for_starts(known)
+                chosen, unsaid = yield from self._ask_for_starts(known)
             finally:
                 self.committer.beginning = frozenset()
             held.update(unsaid)
@@ -147,10 +185,10 @@ class StreamDelivery:
             epochs = {tp: self._progress.begin(tp, None, committed[tp]) for tp in going}
         try:
             unchosen = _without({tp: committed[tp] for tp in going}, chosen)
-            starts = {**chosen, **self._starting_positions(unchosen)}
+            starts = {**chosen, **(yield from self._starting_positions(unchosen))}
             self._progress.note_consumed(_found({tp: starts[tp] for tp in going}), epochs, placed=True)
             if going or not held:
-                self._begin(going, assignment, starts, epochs)
+                yield from self._begin(going, assignment, starts, epochs)
         except BaseException:
             # the coordinator does not count them as begun: it begins them again, or releases them without end()
             self.stop(going)
@@ -169,7 +207,7 @@ class StreamDelivery:
         assignment: Assignment,
         starts: Mapping[TopicPartition, int],
         epochs: Mapping[TopicPartition, int],
-    ) -> None:
+    ) -> Waits[None]:
         by_stream: dict[GatedStream, dict[TopicPartition, int]] = {}
         for tp, thread in claimed.items():
             by_stream.setdefault(self._streams.stream_of(tp, thread), {})[tp] = starts[tp]
@@ -179,7 +217,10 @@ class StreamDelivery:
             self._running.update(dict.fromkeys(positions, stream))
             stream.begin(positions, {tp: epochs[tp] for tp in positions}, shut=listened)
         if listened:
-            self._tell(lambda listener: listener.before_starting_fetchers(dict(claimed), assignment))
+            yield from self._hear_out()
+            call = self._tell(lambda listener: listener.before_starting_fetchers(dict(claimed), assignment))
+            self._known.update(claimed)
+            yield from self._hear(call)
             for stream, positions in by_stream.items():
                 stream.go_on(positions)
 
@@ -197,27 +238,46 @@ class StreamDelivery:
         for stream, own in self._by_stream(partitions).items():
             stream.go_on(own)
 
-    def end(self, partitions: Collection[TopicPartition]) -> None:
-        """Shut the gates; commit a last time, call the listener, forget the partitions."""
+    def end(self, partitions: Collection[TopicPartition]) -> int | None:
+        """Shut the gates; commit a last time, call the listener, forget the partitions.
+
+        Returns: None when done, or the milliseconds to wait at most; see Delivery.
+        """
         going = [tp for tp in partitions if tp in self._running]
-        if not going:
-            return
+        return self._carry_on(self._step or self._ending(going)) if going else None
+
+    def _ending(self, going: Collection[TopicPartition]) -> Waits[None]:
         self.stop(going)
         if self._settings.auto_commit:
             self.committer.commit_last(going, self._patience_s())
         if self.listener is not None:
-            self._tell(lambda listener: listener.before_releasing_partitions(frozenset(going)))
+            yield from self._tell_of_release(going)
         self._forget(going)
+
+    def _tell_of_release(self, going: Collection[TopicPartition]) -> Waits[None]:
+        # the user's code may finish messages while the listener hears of the release; their commit would come too late
+        self.committer.ending = frozenset(going)
+        try:
+            yield from self._hear_out()
+            call = self._tell(lambda listener: listener.before_releasing_partitions(frozenset(going)))
+            self._known.difference_update(going)
+            yield from self._hear(call)
+        finally:
+            self.committer.ending = frozenset()
 
     def drop(self, partitions: Collection[TopicPartition]) -> None:
         """Drop partitions that were lost with the session, without a commit."""
         self.stop(partitions)
-        lost = frozenset(tp for tp in partitions if tp in self._running)
+        lost = frozenset(tp for tp in partitions if tp in self._running and tp in self._known)
+        if self._step is not None:
+            # all partitions are lost: nothing else is dropped while a step waits
+            self._step.close()
+            self._step = None
         # before the hook: calls and commits that begin now leave out the lost partitions
         self._forget(partitions)
         try:
             if self.listener is not None and lost:
-                self._tell_lost(lost, self.committer, self._listener_calls())
+                self._unheard.append(self._tell_lost(lost, self.committer, self._listener_calls()))
         except Exception:
             # they are lost all the same if the system has no thread left for the hook
             logger.exception("%s: could not tell its listener what is lost", self._settings.consumer_id)
@@ -225,18 +285,18 @@ class StreamDelivery:
     def tell_nothing_revoked(self) -> None:
         """Call a listener with Java's hooks: a generation begins for which this member releases nothing."""
         if isinstance(self.listener, JavaStyle):
-            self._tell(lambda listener: cast(JavaStyle, listener).nothing_revoked())
+            self._unheard.append(self._tell(lambda listener: cast(JavaStyle, listener).nothing_revoked()))
 
     def tell_nothing_assigned(self) -> None:
         """Call a listener with Java's hooks: a generation was assigned in which this member gains nothing."""
         if isinstance(self.listener, JavaStyle):
-            self._tell(lambda listener: cast(JavaStyle, listener).nothing_assigned())
+            self._unheard.append(self._tell(lambda listener: cast(JavaStyle, listener).nothing_assigned()))
 
     def bury(self, partitions: Collection[TopicPartition]) -> None:
         """Drop partitions of a deleted topic, without a commit."""
         self._buried.update(tp.topic for tp in partitions)
         self.drop(partitions)
-        # after the listener's call: this may raise and is retried, and the listener must be called only once
+        # last: this may raise and is retried, and the listener must be called only once
         self.disown(partitions)
 
     def disown(self, partitions: Collection[TopicPartition]) -> None:
@@ -286,11 +346,19 @@ class StreamDelivery:
             self._calls.give_up_at = self._close_by
             if self._calls.is_on_this_thread():
                 self._calls.end()
+        # the coordinator may wait for longer than that
+        self._tell_answered()
 
     def close(self) -> None:
-        """Call no listener any more."""
-        if self._calls is not None:
-            self._calls.end()
+        """Call no listener any more. First wait, as a rebalance does, until it has heard of lost partitions."""
+        calls = self._calls
+        if calls is None:
+            return
+        try:
+            for call in [] if calls.is_on_this_thread() else list(self._unheard):
+                calls.wait(call)
+        finally:
+            calls.end()
 
     def keep_listener_of(self, earlier: StreamDelivery) -> None:
         """Take over the listener of an earlier membership; its hooks wait for an earlier hook that has not returned."""
@@ -322,10 +390,11 @@ class StreamDelivery:
 
     def _ask_for_starts(
         self, committed: Mapping[TopicPartition, int | None]
-    ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, str]]:
+    ) -> Waits[tuple[dict[TopicPartition, int], dict[TopicPartition, str]]]:
         """Return the listener's start positions, and the partitions without one, which must not start elsewhere."""
         if not has_hooks(self.listener, STARTS) or not committed:
             return {}, {}
+        yield from self._hear_out()
         answers: list[tuple[dict[TopicPartition, int], dict[TopicPartition, str]]] = []
         by_hand = frozenset(tp for tp in committed if self._is_by_hand(tp))
 
@@ -335,7 +404,7 @@ class StreamDelivery:
             answers.append(checked_starts(answer, committed, by_hand))
 
         if self._calls is None or not self._calls.is_late:
-            self._tell(ask)
+            yield from self._hear(self._tell(ask))
         if not answers:
             why = "the listener's starting_offsets raised, or has not returned yet: see the log"
             return {}, dict.fromkeys(committed, why)
@@ -360,10 +429,11 @@ class StreamDelivery:
         self._progress.forget(partitions)
         for stream, own in self._by_stream(partitions).items():
             stream.forget(own)
+        self._known.difference_update(partitions)
         for tp in partitions:
             self._running.pop(tp, None)
 
-    def _starting_positions(self, committed: Mapping[TopicPartition, Committed]) -> dict[TopicPartition, int]:
+    def _starting_positions(self, committed: Mapping[TopicPartition, Committed]) -> Waits[dict[TopicPartition, int]]:
         """Return the start of each partition: its committed offset, or the position of auto.offset.reset.
 
         The largest offset is looked up now and counts as consumed, as in the JVM: the next owner of the partition
@@ -379,16 +449,23 @@ class StreamDelivery:
         starts.update(dict.fromkeys(anew, EARLIEST))
         self._warn_of_outlived({tp: seen.outlived for tp, seen in committed.items() if seen.outlived is not None})
         fresh = [tp for tp in committed if tp not in starts]
-        found: dict[TopicPartition, int] = {}
+        found: Mapping[TopicPartition, int] = {}
         if fresh and self._settings.reset_to == LATEST:
-            asked = BoundedCall(lambda: self._log_offsets().latest(fresh), f"{self._settings.consumer_id}-log-ends")
+            asked = self._ask_for_log_ends(fresh)
+            deadline = time.monotonic() + self._patience_s()
+            while not asked.is_done and (left_s := min(deadline, self._close_by) - time.monotonic()) > 0:
+                yield left_s
             try:
-                found = asked.wait(self._patience_s())
+                found = asked.wait(0)
             except (KafkaError, TimeoutError) as error:
                 # a missing broker must not make the rebalance fail: fetching begins when a broker is there
                 logger.warning("%s: starts without log offsets: %s", self._settings.consumer_id, error)
         starts.update((tp, found.get(tp, self._reset_position)) for tp in fresh)
         return starts
+
+    def _ask_for_log_ends(self, partitions: Collection[TopicPartition]) -> BoundedCall[Mapping[TopicPartition, int]]:
+        name = f"{self._settings.consumer_id}-log-ends"
+        return BoundedCall(lambda: self._log_offsets().latest(partitions), name, self._tell_answered)
 
     def _warn_of_outlived(self, outlived: Mapping[TopicPartition, int]) -> None:
         if outlived:
@@ -402,10 +479,28 @@ class StreamDelivery:
                 offset,
             )
 
-    def _tell(self, hook: Hook) -> None:
-        self._listener_calls().call(hook, self._patience_s())
+    def _tell(self, hook: Hook) -> HookCall:
+        """Have a hook called, after the hooks before it. Do not wait."""
+        return self._listener_calls().begin(hook, self._patience_s(), self._tell_answered)
 
-    def _tell_lost(self, lost: frozenset[TopicPartition], committer: Committer, calls: ListenerCalls) -> None:
+    def _hear_out(self) -> Waits[None]:
+        """Wait for the calls of the listener for which nobody has waited yet."""
+        while self._unheard:
+            yield from self._hear(self._unheard[0])
+            del self._unheard[0]
+
+    def _hear(self, call: HookCall) -> Waits[None]:
+        """Wait until a hook has returned, or for its time at most."""
+        calls = self._listener_calls()
+        while (left_s := calls.left_s(call)) > 0:
+            yield left_s
+        calls.conclude(call)
+
+    def _tell_answered(self) -> None:
+        self._answered.set()
+        self._on_answer()
+
+    def _tell_lost(self, lost: frozenset[TopicPartition], committer: Committer, calls: ListenerCalls) -> HookCall:
         # `tell` must not use self: the hook's own calls would count as inside this delivery (interrupted_calls)
         def tell(listener: RebalanceListener) -> None:
             # a commit under way may still write them; on this thread the wait counts as a part of the hook
@@ -417,7 +512,7 @@ class StreamDelivery:
             else:
                 listener.before_releasing_partitions(lost)
 
-        self._tell(tell)
+        return self._tell(tell)
 
     def _listener_calls(self) -> ListenerCalls:
         if self._calls is None:
@@ -428,7 +523,7 @@ class StreamDelivery:
         return self._calls
 
     def _patience_s(self) -> float:
-        """Return how long a rebalance may wait now for a hook or a broker, in seconds."""
+        """Return how long to wait now for a hook or a broker at most, in seconds."""
         return min(self._settings.last_commit_timeout_s, max(_HASTE_S, self._close_by - time.monotonic()))
 
 

@@ -132,6 +132,8 @@ class LedMember:
         self._topics_in = remember_last(partial(topics_of, consumer_id))
         self._snapshot: GroupSnapshot | None = None
         self._mine = Attendance(consumer_id, is_eager=self._is_eager)
+        self.holds_off: Callable[[], bool] = lambda: False
+        """Whether the reconciler waits for the listener: it still owns partitions that it gives up."""
         self._given: Znode | None = None
         """The znode of the generation, as it was decoded last."""
         self._due: tuple[int, frozenset[TopicPartition]] = (0, frozenset())
@@ -291,6 +293,9 @@ class LedMember:
     def _look(self) -> None:
         session_id = self._session_id_now()
         if self._snapshot is None or not session_id or self._store.session_id != session_id:
+            return
+        if self.holds_off():
+            # the reconciler then calls assign(), which looks
             return
         if session_id != self._mine.session_id:
             self._mine.begin_session(session_id)

@@ -66,30 +66,6 @@ class KeepingListener:
         member.world.interlude(member)
 
 
-class DirectCalls:
-    """Replaces member.listener_calls.ListenerCalls: calls hooks on the caller's thread, the only one of a world."""
-
-    is_late = is_over = False
-    give_up_at = 0.0
-
-    def __init__(self, listener):
-        self._listener = listener
-        self.errors = 0
-
-    def call(self, hook, _timeout_s):
-        """Call the hook, and count an error of the user's code; Crash passes through."""
-        try:
-            hook(self._listener)
-        except InjectedError:
-            self.errors += 1
-
-    def is_on_this_thread(self):
-        return False
-
-    def end(self):
-        pass
-
-
 def place(member, tp):
     """Seek to 0 in a partition without an offset, as a user does; False if the member has lost the partition."""
     try:

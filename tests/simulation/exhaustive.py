@@ -82,6 +82,14 @@ SCOPES = (
         acts=("takes a partition", "gives all back", "stops a member"),
         kinds=_AWAY,
     ),
+    _coarse(
+        *("listening", 5, 3),
+        listens=True,
+        after=("operator adds a partition", "g_b goes on"),
+        acts=("adds a partition", "stops a member", "deletes an id"),
+        target=1,
+        kinds=(REQUESTS, *_AWAY),
+    ),
     _with_users(
         *("absent", 5, 3),
         absence_ms=5000,

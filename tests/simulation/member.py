@@ -23,7 +23,7 @@ from rebalance.errors import (
     RebalanceError,
     RegistrationConflictError,
 )
-from rebalance.events import CloseRequested, Doubted, Drained
+from rebalance.events import Answered, CloseRequested, Doubted, Drained
 from rebalance.lease import Lease
 from rebalance.led.member import LedMember
 from rebalance.led.records import ephemeral_paths
@@ -32,10 +32,10 @@ from rebalance.ownership import Ownership
 from rebalance.registrar import Registrar
 from rebalance.upkeep import Periods
 from tests.simulation.brokers import LogEnds
-from tests.simulation.by_hand import DirectCalls, KeepingListener
+from tests.simulation.by_hand import KeepingListener
 from tests.simulation.checker import Violation
 from tests.simulation.fetching import PatientClock, SimulatedFetcher
-from tests.simulation.hooks import CommittingListener
+from tests.simulation.hooks import CommittingListener, HookCalls, LogEndsCall
 from tests.simulation.offsets_in_kafka import Channel, ask_once
 from tests.simulation.users import User
 from tests.simulation.zookeeper import GROUP, IDS, InjectedError
@@ -91,13 +91,15 @@ class OurMember:
             streams=self,
             session_id=lambda: self.coordinator.session_id,
             on_unowned=lambda: self.coordinator.post(Doubted()),
+            on_answer=lambda: self.coordinator.post(Answered()),
         )
-        if world.placing.topics:
-            self.delivery.listener = listener = KeepingListener(self)
-            self.delivery._calls = DirectCalls(listener)
-        elif world.hooks.commit:
-            self.delivery.listener = CommittingListener(self)
-            self.delivery._calls = DirectCalls(self.delivery.listener)
+        self.delivery._ask_for_log_ends = lambda fresh: LogEndsCall(self, lambda: LogEnds(self).latest(fresh))
+        self.hook_calls = None
+        if world.placing.topics or world.hooks.commit:
+            listener = KeepingListener(self) if world.placing.topics else CommittingListener(self)
+            self.delivery.listener = listener
+            self.delivery._calls = self.hook_calls = HookCalls(self, listener)
+        self.delivery.await_answer = lambda wait_s: self.hook_calls and self.hook_calls.let_all_return(wait_s)
         self.follower = ResetFollower(
             self.store,
             GROUP,
@@ -233,8 +235,15 @@ class OurMember:
 
     def turn(self):
         """Take one turn of the coordinator. Returns: True if another turn is due now."""
-        self.turning = True
         world = self.world
+        if self.hook_calls is not None and not self.using:
+            try:
+                self.hook_calls.go_on()
+            except Crash:
+                if self.alive:
+                    world.bury(self)
+                return False
+        self.turning = True
         world.record("turn", self.name)
         try:
             wait_s = self.coordinator.turn()

@@ -6,12 +6,13 @@ A Scope says which group it is and what may happen in it; tests.simulation.exhau
 from __future__ import annotations
 
 import hashlib
+import math
 from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
 from functools import partial
 from weakref import WeakMethod
 
-from rebalance.events import CloseRequested, Drained
+from rebalance.events import Answered, CloseRequested, Drained
 from rebalance.machine import Phase
 from tests.simulation.checker import Violation
 from tests.simulation.member import CLOSE_S
@@ -27,6 +28,8 @@ _FIRST_SESSION, _FIRST_ZXID = 0x1000000, 2**40
 """The first session id and zxid: larger than any other number, so that fingerprint() replaces both by their order."""
 _SETTLE_S = 60.0
 _SUSPICION_S = 1.5
+_LISTENER_S = 1.0
+"""How long a member waits for its listener."""
 _MOST_TURNS = 1000
 _MOST_REQUESTS = 1000
 _NOT_STATE = frozenset(
@@ -46,6 +49,7 @@ class Scope:
     the partition of that number, which it owns once the members have settled.
     faults: at most so many, of these kinds; a session that ends while its connection is away counts no more.
     users: the user's code has messages in hand of each partition from its begin until it finishes them.
+    listens: a listener of the user is called at each begin and end, and answers some time later.
     """
 
     name: str
@@ -61,8 +65,19 @@ class Scope:
     faults: int = 1
     kinds: tuple[str, ...] = (REQUESTS, SESSIONS)
     users: bool = False
+    listens: bool = False
     gather_ms: int = 0
     absence_ms: int = 0
+
+
+@dataclass(slots=True)
+class Asked:
+    """A call of a member's listener. deadline: the time until which the member waits for it."""
+
+    ends: bool
+    partitions: frozenset
+    deadline: float
+    is_answered: bool = False
 
 
 class Choices:
@@ -109,6 +124,7 @@ class Server(MemoryZooKeeper):
             before = self._world.claims()
             result = carry_out()
             self._world.look_for_theft(before, store.server_session_id)
+            self._world.look_for_haste(before, store)
             if fate == "late":
                 self._world.others_go_on(store)
             return result
@@ -136,6 +152,10 @@ class SmallWorld:
         """{member without a connection: since when it has known that, None if it does not know it yet}"""
         self.refused = set()
         """The members whose credentials ZooKeeper refuses."""
+        self.is_resting = True
+        """Whether members come to rest: then each listener answers at once."""
+        self.asked = {}
+        """{member: the call of its listener that it waits for}"""
         self.deleted = None
         self.requests = 0
         """The requests since the last turn began."""
@@ -160,23 +180,49 @@ class SmallWorld:
         begin, end, drop = delivery.begin, delivery.end, delivery.drop
 
         def begins(claimed, assignment):
+            if (wait_ms := self._ask(member, claimed, ends=False)) is not None:
+                return wait_ms
             begin(claimed, assignment)
             if self.scope.users:
                 delivery.in_hand |= set(claimed)
+            return None
 
         def ends(partitions):
-            if self.scope.users and partitions:
+            if self.scope.users and partitions and member not in self.asked:
                 self._commit_last(member)
             self._check_end(member, partitions)
+            if (wait_ms := self._ask(member, partitions, ends=True)) is not None:
+                return wait_ms
             delivery.in_hand -= set(partitions)
             end(partitions)
+            return None
 
         def drops(partitions):
+            self.asked.pop(member, None)
             delivery.in_hand -= set(partitions)
             drop(partitions)
 
         delivery.begin, delivery.end, delivery.drop = begins, ends, drops
+        delivery.await_answer = lambda _: self.answer(member)
         return member.join()
+
+    def _ask(self, member, partitions, *, ends):
+        """Call the member's listener; return None once it has answered, or how long the member waits at most."""
+        if not self.scope.listens or not partitions or self.is_resting:
+            self.asked.pop(member, None)
+            return None
+        asked = self.asked.setdefault(member, Asked(ends, frozenset(partitions), self.clock.now + _LISTENER_S))
+        if (asked.ends, asked.partitions) != (ends, frozenset(partitions)):
+            raise Violation("asked twice", f"{member.consumer_id} asks its listener before it has answered")
+        if asked.is_answered or self.clock.now >= asked.deadline:
+            del self.asked[member]
+            return None
+        return math.ceil((asked.deadline - self.clock.now) * 1000)
+
+    def answer(self, member):
+        """Let the member's listener return."""
+        self.asked[member].is_answered = True
+        member.coordinator.post(Answered())
 
     def _commit_last(self, member):
         """Send what stands for the last commit: it needs the registration, as each commit does."""
@@ -189,6 +235,7 @@ class SmallWorld:
         """Begin the walk: from now on the choices decide."""
         if self.scope.settled:
             self.come_to_rest()
+        self.is_resting = False
         for name in self.scope.after:
             events = dict(self.events())
             if name not in events:
@@ -216,6 +263,8 @@ class SmallWorld:
                 found.append((f"{m.consumer_id} goes on", partial(self.go_on if coarse else self.turn, m)))
         if (alarm_in_s := min((self._alarm_in_s(member) for member in free), default=0.0)) > 0:
             found.append(("time passes", partial(self.pass_time, alarm_in_s)))
+        asking = [m for m in there if m in self.asked and not self.asked[m].is_answered]
+        found += [(f"listener of {m.consumer_id} answers", partial(self.answer, m)) for m in asking]
         found += [(f"user of {m.consumer_id} finishes", partial(self.finish, m)) for m in there if m.delivery.in_hand]
         if self.acts_left:
             acts = self._acts()
@@ -264,10 +313,17 @@ class SmallWorld:
         for _ in range(_MOST_TURNS):
             member.store.deliver()
             if member.coordinator.is_closed or not self._has_work(member):
+                self._check_heard(member)
                 return
             self.turn(member)
             self.check()
         raise Violation("never rests", f"{member.consumer_id} is as busy after {_MOST_TURNS} turns as before")
+
+    def _check_heard(self, member):
+        """Check that a member that has taken all its turns has taken note of its listener's answer."""
+        asked = self.asked.get(member)
+        if asked is not None and asked.is_answered and member not in self.away and self._knows_its_session(member):
+            raise Violation("unheard", f"{member.consumer_id} waits on though its listener has answered")
 
     def pass_time(self, seconds):
         self.clock.now += seconds
@@ -387,6 +443,16 @@ class SmallWorld:
             if now.get(tp) != session != actor and self.server.is_alive(session):
                 raise Violation("theft", f"{tp}: session 0x{actor:x} deletes the owner znode of 0x{session:x}")
 
+    def look_for_haste(self, before, store):
+        """Check that a member releases no partition before its listener has answered."""
+        now = self.claims()
+        for member, asked in self.asked.items():
+            if member.store is not store or asked.is_answered or not asked.ends or self.clock.now >= asked.deadline:
+                continue
+            gone = [tp for tp in asked.partitions if before.get(tp) == store.server_session_id != now.get(tp)]
+            if gone:
+                raise Violation("released unheard", f"{member.consumer_id} releases {gone} while its listener runs")
+
     def _knows_its_session(self, member):
         """Return whether the session that a member knows lives on; if not, its lease is over, see other tests."""
         return member.store.server_session_id == member.coordinator.session_id and self._has_session(member)
@@ -427,7 +493,7 @@ class SmallWorld:
 
     def come_to_rest(self):
         """Without faults, let all members settle, with their share. Raises: Violation if they do not."""
-        self.is_over = True
+        self.is_over = self.is_resting = True
         self._give_back()
         for member in [member for member in self.away if member not in self.refused]:
             self.reconnect(member)
@@ -531,7 +597,7 @@ class SmallWorld:
             parts += [store._session_id, store.server_session_id, store.linked, store.queue, store.watches]
             parts += [coordinator._state, coordinator._mailbox, coordinator._reader, coordinator._ownership]
             parts += memory_of(coordinator._runner._reconciler)
-            parts += [member.delivery.flowing, member.delivery.paused, member.delivery.in_hand]
+            parts += [member.delivery.flowing, member.delivery.paused, member.delivery.in_hand, self.asked.get(member)]
         return hashlib.blake2b(repr([frozen(part) for part in parts]).encode(), digest_size=12).digest()
 
 
@@ -539,4 +605,6 @@ def memory_of(reconciler):
     """Return what a reconciler remembers from one step to the next."""
     names = ("_begun", "_stopped", "_created", "_ended", "_missing", "_announced", "_released", "_claimed")
     has_asked = reconciler._reads() > reconciler._reads_before
-    return [has_asked, *(vars(reconciler)[name] for name in names)]
+    underway = reconciler._underway
+    step = None if underway is None else (underway.call.func.__name__, underway.call.args, underway.begins)
+    return [has_asked, step, *(vars(reconciler)[name] for name in names)]

@@ -64,6 +64,12 @@ class RecordingDelivery:
     def end(self, partitions):
         self.log.append(("end", tuple(sorted(partitions))))
 
+    def finish_telling(self):
+        return None
+
+    def await_answer(self, timeout_s):
+        raise AssertionError("nothing is awaited")
+
     def drop(self, partitions):
         self.log.append(("drop", tuple(sorted(partitions))))
         self.flowing -= set(partitions)

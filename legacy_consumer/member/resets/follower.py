@@ -136,17 +136,19 @@ class ResetFollower:
 
     # Delivery, on the coordinator's thread.
 
-    def begin(self, claimed: Mapping[TopicPartition, ConsumerThreadId], assignment: Assignment) -> None:
+    def begin(self, claimed: Mapping[TopicPartition, ConsumerThreadId], assignment: Assignment) -> int | None:
         """See Delivery; a running request also holds the claimed partitions.
 
         The member reads it before its next commit: the offsets may have been read before an operator wrote them.
         """
         try:
-            self._delivery.begin(claimed, assignment)
+            wait_ms = self._delivery.begin(claimed, assignment)
         except PartlyBegunError as error:
             self._note_begun(claimed, frozenset(error.held))
             raise
-        self._note_begun(claimed, frozenset())
+        if wait_ms is None:
+            self._note_begun(claimed, frozenset())
+        return wait_ms
 
     def _note_begun(self, claimed: Collection[TopicPartition], waiting: frozenset[TopicPartition]) -> None:
         begun = [tp for tp in claimed if tp not in waiting]
@@ -171,10 +173,20 @@ class ResetFollower:
         self._releasing.difference_update(partitions)
         self._delivery.go_on([tp for tp in partitions if tp not in self._held])
 
-    def end(self, partitions: Collection[TopicPartition]) -> None:
+    def end(self, partitions: Collection[TopicPartition]) -> int | None:
         """See Delivery."""
-        self._delivery.end(partitions)
-        self._forget(partitions)
+        wait_ms = self._delivery.end(partitions)
+        if wait_ms is None:
+            self._forget(partitions)
+        return wait_ms
+
+    def finish_telling(self) -> int | None:
+        """See Delivery."""
+        return self._delivery.finish_telling()
+
+    def await_answer(self, timeout_s: float) -> None:
+        """See Delivery."""
+        self._delivery.await_answer(timeout_s)
 
     def drop(self, partitions: Collection[TopicPartition]) -> None:
         """See Delivery."""

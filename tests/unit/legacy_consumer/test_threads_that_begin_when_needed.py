@@ -69,7 +69,7 @@ class Hook:
         self.close = self.calls.end
 
     def ask(self):
-        self.calls.call(lambda listener: listener.called.append(True), 5.0)
+        self.calls.wait(self.calls.begin(lambda listener: listener.called.append(True), 5.0))
 
     def is_done(self):
         return self.called == [True] and self.calls.errors == 0
@@ -191,7 +191,7 @@ def test_hooks_are_called_after_a_log_that_raises(made):
     logger = logging.getLogger("legacy_consumer.member.listener_calls")
     logger.addFilter(raise_too)
     try:
-        made[-1].calls.call(lambda listener: listener.no_such_hook(), 5.0)
+        made[-1].calls.wait(made[-1].calls.begin(lambda listener: listener.no_such_hook(), 5.0))
     finally:
         logger.removeFilter(raise_too)
     assert made[-1].calls.errors == 1

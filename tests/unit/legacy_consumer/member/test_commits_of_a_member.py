@@ -479,11 +479,11 @@ def test_a_lost_request_delays_the_end_of_a_commit_for_a_new_topic_and_the_liste
             pass
 
     replaced = Replaced(cluster, Listener())
-    refused = []
+    buried, refused = replaced.connector._membership.delivery._buried, []
 
     def fault(_session, kind):
         # refuse the request that reads once, then the request that writes once
-        if lost and len(refused) < 2 and kind == ("multi_read", "multi")[len(refused)]:
+        if buried and len(refused) < 2 and kind == ("multi_read", "multi")[len(refused)]:
             refused.append(kind)
             return Refusal(ConnectionLostError("no answer in time"))
         return None

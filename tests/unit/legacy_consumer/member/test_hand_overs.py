@@ -199,7 +199,12 @@ def test_a_commit_does_not_wait_for_brokers_that_are_asked_where_a_claimed_parti
     s.delivery._log_offsets = ask
     new = TopicPartition("t", 1)
     s.kafka.produce(new, 7)
-    beginning = threading.Thread(target=lambda: s.delivery.begin({new: ConsumerThreadId("g_a", 0)}, {}))
+
+    def begin():
+        while (wait_ms := s.delivery.begin({new: ConsumerThreadId("g_a", 0)}, {})) is not None:
+            s.delivery.await_answer(wait_ms / 1000)
+
+    beginning = threading.Thread(target=begin)
     committing = threading.Thread(target=s.delivery.commit)
     beginning.start()
     assert asked.wait(30)

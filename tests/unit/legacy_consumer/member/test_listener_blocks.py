@@ -7,7 +7,7 @@ import pytest
 from legacy_consumer import ConsumerConnector, Phase
 from legacy_consumer.errors import BrokersUnavailableError, ConsumerClosedError, OffsetsNotCommittedError
 from legacy_consumer.member.listener_calls import ListenerCalls
-from rebalance.events import Doubted
+from rebalance.events import Doubted, Timer
 from tests.support.fake_kafka import FakeFetchers, FakeKafka
 from tests.support.waiting import eventually
 from zk_layout.codecs import encode_topic
@@ -139,17 +139,11 @@ def test_a_hook_that_returns_in_the_very_moment_it_is_given_up_is_not_held_again
     listener = Gate()
     listener.open.set()
     calls = ListenerCalls("g_me", listener)
-    is_over_in_time = calls._is_over_in_time
-
-    def too_late(done, timeout_s):
-        eventually(lambda: done.is_set() and calls._running is None)
-        return False
-
-    calls._is_over_in_time = too_late
-    calls.call(lambda hooks: hooks.before_releasing_partitions([]), 0.2)
-    calls._is_over_in_time = is_over_in_time
+    given_up = calls.begin(lambda hooks: hooks.before_releasing_partitions([]), 0.2)
+    eventually(lambda: given_up.done.is_set() and calls._running is None)
+    calls.conclude(given_up)
     ended = []
-    calls.call(ended.append, 60)
+    calls.wait(calls.begin(ended.append, 60))
     calls.end()
     assert (ended, calls.errors) == ([listener], 0)
 
@@ -308,3 +302,346 @@ def test_a_hook_may_shut_the_connector_down_and_no_other_is_called_after_it(clus
     assert ended.wait(50), "it is not waited for by itself"
     assert leaver.told == [("start", TPS)]
     assert connector.status.phase is Phase.CLOSED
+
+
+class SlowRelease(Gate):
+    """A listener whose hook of a release alone waits until the test sets `open`."""
+
+    def before_starting_fetchers(self, partitions, assignment):
+        self.told.append(("start", sorted(partitions)))
+
+
+class TellsOfLosses(Gate):
+    """A listener that is told of losses; that hook alone waits until the test sets `open`."""
+
+    def before_starting_fetchers(self, partitions, assignment):
+        self.told.append(("start", sorted(partitions)))
+
+    def before_releasing_partitions(self, partitions):
+        self.told.append(("release", sorted(partitions)))
+
+    def on_partitions_lost(self, partitions):
+        self._hook("lost", sorted(partitions))
+
+
+def committed(connector, tp):
+    path = f"/consumers/g/offsets/{tp.topic}/{tp.partition}"
+    store = connector._store
+    return int(store.get_data(path).data) if store.exists(path) is not None else None
+
+
+def released_by(cluster, listener, **properties):
+    """Return the members of a group whose first member must release t/2 and t/3 and is in the hook of the release."""
+    first = cluster.connector(drain_timeout_ms=60_000, consumer_id="a", **properties)
+    first.set_rebalance_listener(listener)
+    (stream,) = first.create_message_streams({"t": 1})["t"]
+    second = cluster.connector(consumer_id="b", rebalance_backoff_ms=50)
+    second.create_message_streams({"t": 1})
+    assert listener.entered.wait(60)
+    assert listener.told == [("start", TPS), ("release", TPS[2:])]
+    return first, second, stream
+
+
+def test_while_a_hook_runs_the_member_commits_what_it_keeps_and_learns_that_its_connection_is_lost(cluster):
+    """In an earlier version, the coordinator waited for the hook: no periodic commit, and no pause."""
+    listener = SlowRelease()
+    first, second, stream = released_by(cluster, listener, auto_commit_interval_ms=20)
+    cluster.kafka.produce(TPS[0], 3)
+    for _ in range(3):
+        next(stream)
+    eventually(lambda: committed(first, TPS[0]) == 2)
+    cluster.zookeeper.suspend(first._store)
+    eventually(lambda: not first.vitals.connected)
+    cluster.zookeeper.resume(first._store)
+    eventually(lambda: first.vitals.connected)
+    assert len(first.status.owned) == 4, "nothing is released before the hook has returned"
+    listener.open.set()
+    assert is_settled_with(first, 2)
+    assert is_settled_with(second, 2)
+    assert listener.told[2:] == [("start", [])]
+    assert first.counters.listener_errors == 0
+
+
+def test_a_session_that_ends_while_a_hook_of_a_start_runs_is_told_to_the_listener_before_the_next_start(cluster, gate):
+    connector = cluster.connector(drain_timeout_ms=60_000)
+    connector.set_rebalance_listener(gate)
+    joining = threading.Thread(target=connector.create_message_streams, args=({"t": 1},))
+    joining.start()
+    assert gate.entered.wait(60)
+    cluster.zookeeper.expire(connector._store.session_id)
+    eventually(lambda: len(connector._membership.delivery._calls._waiting) == 1)
+    gate.open.set()
+    joining.join(60)
+    assert is_settled_with(connector, 4)
+    assert gate.told == [("start", TPS), ("release", TPS), ("start", TPS)]
+
+
+def test_a_session_that_ends_while_a_hook_of_a_release_runs_loses_the_other_partitions_alone(cluster):
+    class Listener(SlowRelease):
+        def on_partitions_lost(self, partitions):
+            self.told.append(("lost", sorted(partitions)))
+
+    listener = Listener()
+    first, second, _ = released_by(cluster, listener)
+    cluster.zookeeper.expire(first._store.session_id)
+    eventually(lambda: len(first._membership.delivery._calls._waiting) == 1)
+    listener.open.set()
+    assert is_settled_with(first, 2)
+    assert is_settled_with(second, 2)
+    assert listener.told[2:] == [("lost", TPS[:2]), ("start", TPS[:2])]
+
+
+def test_a_member_that_is_shut_down_while_its_hook_of_a_release_runs_ends_when_the_hook_returns(cluster):
+    listener = SlowRelease()
+    first, second, _ = released_by(cluster, listener)
+    closing = threading.Thread(target=first.shutdown, args=(60,))
+    closing.start()
+    eventually(lambda: first.status.phase is Phase.LEAVING)
+    assert len(first.status.owned) == 4
+    listener.open.set()
+    closing.join(60)
+    assert is_settled_with(second, 4)
+    assert listener.told[2:] == [("release", TPS[:2])]
+
+
+@pytest.mark.parametrize("ends", ["shutdown", "unsubscribe"])
+def test_a_listener_hears_of_all_losses_before_its_member_has_left(cluster, ends):
+    listener = TellsOfLosses()
+    connector = cluster.connector(drain_timeout_ms=60_000)
+    connector.set_rebalance_listener(listener)
+    connector.create_message_streams({"t": 1})
+    cluster.zookeeper.expire(connector._store.session_id)
+    assert listener.entered.wait(60)
+    ending = threading.Thread(target=getattr(connector, ends))
+    ending.start()
+    eventually(lambda: connector.status.phase in (Phase.LEAVING, Phase.CLOSED))
+    assert ending.is_alive()
+    listener.open.set()
+    ending.join(60)
+    assert [what for what in listener.told if what[0] == "lost"] == [("lost", TPS)]
+
+
+def test_a_member_begins_no_partition_before_its_listener_has_heard_of_the_loss(cluster):
+    listener = TellsOfLosses()
+    connector = cluster.connector(drain_timeout_ms=60_000)
+    connector.set_rebalance_listener(listener)
+    cluster.kafka.produce(TPS[0], 1)
+    (stream,) = connector.create_message_streams({"t": 1})["t"]
+    assert next(stream).offset() == 0
+    cluster.zookeeper.expire(connector._store.session_id)
+    assert listener.entered.wait(60)
+    eventually(lambda: len(connector.status.owned) == 4)
+    assert listener.told == [("start", TPS), ("lost", TPS)]
+    listener.open.set()
+    assert is_settled_with(connector, 4)
+    assert listener.told == [("start", TPS), ("lost", TPS), ("start", TPS)]
+
+
+def after_chores(connector, count=3):
+    """Wait until the coordinator has begun so many more periodic commits: the one before the last has ended."""
+    upkeep, done = connector._membership._coordinator._upkeep, []
+    do = upkeep.do
+
+    def counted(chore, state):
+        done.append(chore)
+        return do(chore, state)
+
+    upkeep.do = counted
+    eventually(lambda: len(done) >= count)
+    upkeep.do = do
+
+
+def test_while_a_hook_runs_nothing_is_committed_for_a_topic_that_was_created_again(cluster):
+    """In an earlier version, the new topic began at an offset of the old one if the session ended before the hook."""
+    listener = SlowRelease()
+    cluster.kafka.produce(TPS[0], 5)
+    first, second, stream = released_by(cluster, listener, auto_commit_interval_ms=20)
+    for _ in range(3):
+        next(stream)
+    eventually(lambda: committed(first, TPS[0]) == 2)
+    second._store.delete("/brokers/topics/t")
+    data = encode_topic(TopicAssignment(dict.fromkeys(range(4), (0,))))
+    second._store.create("/brokers/topics/t", data)
+    eventually(lambda: first._membership._coordinator._reader.has_news)
+    next(stream)
+    after_chores(first)
+    assert committed(first, TPS[0]) == 2
+    listener.open.set()
+
+
+def test_what_the_user_finishes_while_the_hook_of_its_release_runs_is_delivered_again(cluster):
+    """In an earlier version, a periodic commit counted it: a listener that stores its results there lost them."""
+    listener = SlowRelease()
+    cluster.kafka.produce(TPS[3], 5)
+    first = cluster.connector(consumer_id="a", drain_timeout_ms=60_000, auto_commit_interval_ms=20)
+    first.set_rebalance_listener(listener)
+    (stream,) = first.create_message_streams({"t": 1})["t"]
+    assert [next(stream).offset() for _ in range(3)] == [0, 1, 2]
+    eventually(lambda: committed(first, TPS[3]) == 2)
+    second = cluster.connector(consumer_id="b", rebalance_backoff_ms=50)
+    joining = threading.Thread(target=second.create_message_streams, args=({"t": 1},))
+    joining.start()
+    eventually(lambda: first.status.phase is Phase.DRAINING)
+    first._membership._coordinator.post(Timer.DRAIN)
+    assert listener.entered.wait(60)
+    for one in first._membership.streams.all():
+        one.come_back()
+    after_chores(first)
+    assert committed(first, TPS[3]) == 2
+    listener.open.set()
+    joining.join(60)
+    assert is_settled_with(second, 2)
+
+
+def test_a_hook_that_shuts_its_member_down_ends_a_shutdown_that_waits_for_it(cluster):
+    """In an earlier version, both waited for the whole timeout."""
+
+    class Leaver(SlowRelease):
+        def _hook(self, *what):
+            super()._hook(*what)
+            connector.shutdown(60)
+
+    leaver = Leaver()
+    connector = cluster.connector(drain_timeout_ms=60_000)
+    connector.set_rebalance_listener(leaver)
+    connector.create_message_streams({"t": 1})
+    closing = threading.Thread(target=connector.shutdown, args=(60,))
+    closing.start()
+    assert leaver.entered.wait(60)
+    leaver.open.set()
+    closing.join(30)
+    assert not closing.is_alive()
+
+
+def test_ctrl_c_while_the_end_of_a_member_waits_for_the_hook_of_a_loss_ends_the_wait(cluster, monkeypatch):
+    listener = TellsOfLosses()
+    connector = cluster.connector(drain_timeout_ms=60_000)
+    connector.set_rebalance_listener(listener)
+    connector.create_message_streams({"t": 1})
+    cluster.zookeeper.expire(connector._store.session_id)
+    assert listener.entered.wait(60)
+    delivery = connector._membership.delivery
+
+    def interrupted(call):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(delivery._calls, "wait", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            delivery.close()
+    assert delivery._calls.is_over
+    delivery.close()
+    listener.open.set()
+
+
+def test_a_listener_hears_once_of_a_loss_though_the_next_session_ends_before_the_next_start(cluster):
+    """In an earlier version, it heard of two losses after one start."""
+    listener = TellsOfLosses()
+    connector = cluster.connector(drain_timeout_ms=60_000)
+    connector.set_rebalance_listener(listener)
+    connector.create_message_streams({"t": 1})
+    for _ in range(2):
+        before = connector._store.session_id
+        eventually(lambda: len(connector.status.owned) == 4)
+        cluster.zookeeper.expire(before)
+        eventually(lambda before=before: connector._store.session_id not in (0, before))
+    assert listener.entered.wait(60)
+    listener.open.set()
+    assert is_settled_with(connector, 4)
+    assert listener.told == [("start", TPS), ("lost", TPS), ("start", TPS)]
+
+
+def test_a_listener_hears_of_a_loss_in_the_middle_of_a_release_that_it_has_not_heard_of(cluster):
+    """In an earlier version, it heard neither of the release nor of the loss."""
+    listener = TellsOfLosses()
+    first = cluster.connector(drain_timeout_ms=60_000, consumer_id="a")
+    first.set_rebalance_listener(listener)
+    first.create_message_streams({"t": 1})
+    stranger = MemoryStore(cluster.zookeeper)
+    stranger.start()
+    stranger.delete("/consumers/g/owners/t/0")
+    stranger.create("/consumers/g/owners/t/0", b"g_x-0", ephemeral=True)
+    first._membership._coordinator.post(Doubted())
+    assert listener.entered.wait(60)
+    second = cluster.connector(consumer_id="b", rebalance_backoff_ms=50)
+    second.create_message_streams({"t": 1})
+    eventually(lambda: first._membership.delivery.committer.ending)
+    cluster.zookeeper.expire(first._store.session_id)
+    eventually(lambda: not first._membership.delivery.committer.ending)
+    stranger.close()
+    listener.open.set()
+    assert is_settled_with(first, 2)
+    assert [what for what in listener.told if what[0] != "start"] == [("lost", TPS[:1]), ("lost", TPS[1:])]
+
+
+class OfJava:
+    """A listener with Java's hooks, which wait until the test sets `open` if they are told of nothing."""
+
+    def __init__(self):
+        self.entered, self.open = threading.Event(), threading.Event()
+
+    def on_partitions_assigned(self, partitions):
+        if not partitions:
+            self.entered.set()
+            self.open.wait(60)
+
+    on_partitions_revoked = on_partitions_assigned
+
+
+@pytest.mark.parametrize("hook", ["tell_nothing_assigned", "tell_nothing_revoked"])
+@pytest.mark.parametrize("returns", [True, False])
+def test_a_hook_of_java_that_is_told_of_nothing_is_waited_for_and_counted_as_any_other(hook, returns, cluster):
+    listener = OfJava()
+    connector = cluster.connector(drain_timeout_ms=60_000 if returns else 50)
+    connector.set_rebalance_listener(listener)
+    delivery = connector._membership.delivery
+    assert delivery.finish_telling() is None
+    getattr(delivery, hook)()
+    assert listener.entered.wait(60)
+    assert delivery.finish_telling() is not None
+    if returns:
+        listener.open.set()
+    eventually(lambda: delivery.finish_telling() is None)
+    assert connector.counters.listener_errors == (0 if returns else 1)
+    assert delivery.finish_telling() is None
+    listener.open.set()
+
+
+def test_a_start_that_fails_while_the_member_leaves_keeps_no_other_partition_from_its_last_commit(cluster):
+    class Starts(SlowRelease):
+        def starting_offsets(self, partitions):
+            if TPS[2] in partitions and connector.status.owned:
+                self._hook("starts", sorted(partitions))
+            return {}
+
+        def before_releasing_partitions(self, partitions):
+            pass
+
+    listener = Starts()
+    for tp in TPS[:2]:
+        cluster.kafka.produce(tp, 2)
+    other = cluster.connector(consumer_id="b")
+    other.create_message_streams({"t": 1})
+    connector = cluster.connector(consumer_id="a", drain_timeout_ms=60_000, auto_commit_interval_ms=60_000)
+    connector.set_rebalance_listener(listener)
+    (stream,) = connector.create_message_streams({"t": 1})["t"]
+    assert is_settled_with(connector, 2)
+    for _ in range(4):
+        next(stream)
+    other.shutdown()
+    assert listener.entered.wait(60)
+    offsets, read = connector._membership.delivery._offsets, connector._membership.delivery._offsets.read
+
+    def fail(partitions):
+        if TPS[2] in partitions:
+            raise RuntimeError("a defect")
+        return read(partitions)
+
+    offsets.read = fail
+    connector.shutdown(0.1)
+    reader = MemoryStore(cluster.zookeeper)
+    reader.start()
+    stored = [int(reader.get_data(f"/consumers/g/offsets/t/{n}").data) for n in (0, 1)]
+    reader.close()
+    assert sorted(stored) in ([1, 2], [2, 2])
+    listener.open.set()
