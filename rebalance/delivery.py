@@ -50,11 +50,14 @@ class Delivery(Protocol):
         ...
 
     def finish_telling(self) -> int | None:
-        """Wait, as end does, until the listener has heard all that it was told: of losses, and of empty generations."""
+        """Return None once the hooks about losses and empty generations have returned or are late.
+
+        Until then return the milliseconds to wait at most.
+        """
         ...
 
     def await_answer(self, timeout_s: float) -> None:
-        """Wait for the answer that begin or end waits for: for a caller that cannot come back."""
+        """Block until the answer is there that the last call needs, timeout_s at most. Only leaving may block so."""
         ...
 
     def drop(self, partitions: Collection[TopicPartition]) -> None:

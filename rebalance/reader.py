@@ -93,10 +93,9 @@ class GroupReader:
         self._topics: dict[str, _Topic] = {}
         self._snapshot: GroupSnapshot | None = None
 
-    @property
-    def has_news(self) -> bool:
-        """Whether something has changed, or may have, since the last reading."""
-        return self._snapshot is None
+    def knows(self, topics: Collection[str]) -> bool:
+        """Return whether these topics were read and no change of them is known since."""
+        return self._topics.keys() >= set(topics)
 
     def forget_members(self, name: str | None = None) -> None:
         """Read the list of members again next time, and the registration of the named one, which may have changed."""

@@ -1,10 +1,10 @@
 """Brings a member's owned partitions and its share together, one reading of the group and one step at a time.
 
-Every call reads the group anew and takes the next possible step: release partitions outside the share once they are
-drained; claim partitions of the share once their owner znodes are free; start delivery. It may be called at any moment
-and any number of times, and does nothing when the member already owns its share. Its requests block; the user's code
-does not: a step that needs the listener's answer is taken up again by the next call. Only leave() waits for that
-answer.
+A call first takes up the step that waits for an answer, if there is one. Then it reads the group anew and takes the
+next possible step: release partitions outside the share once they are drained; claim partitions of the share once their
+owner znodes are free; start delivery. It may be called at any moment and any number of times, and does nothing when the
+member already owns its share. A call waits for ZooKeeper and for the offset store, but not for the user's code; only
+leave() waits for that.
 """
 
 from __future__ import annotations
@@ -98,9 +98,9 @@ class Reconciler:
         """The topics that this member names and that did not exist at the last reading; each was logged once."""
         self._announced: Assignment | None = None
         self._released = 0
-        """The number of partitions since the member was last settled."""
+        """How many partitions the member has released since it was last settled."""
         self._claimed: set[TopicPartition] = set()
-        """The partitions claimed since then; some may be released again."""
+        """The partitions that the member has claimed since then; it may have released some of them again."""
 
     def reconcile(self, todo: Rebalance) -> Event:
         """Take the next steps; return the event that they end in. Raises: LegacyConsumerErrors."""
@@ -183,11 +183,11 @@ class Reconciler:
 
     @property
     def may_commit(self) -> bool:
-        """Whether nothing is known to have changed that must be looked at before a periodic commit.
+        """Whether a periodic commit may run. While a step waits, the member does not read that a topic has changed.
 
-        While a step waits, the member does not look: a topic may have been deleted and created again.
+        It may have been deleted and created again.
         """
-        return self._underway is None or not self._reader.has_news
+        return self._underway is None or self._reader.knows({tp.topic for tp in self._begun})
 
     def _take(self, step: _Step) -> Unanswered | None:
         """Take a step; None once it is done."""
@@ -240,6 +240,8 @@ class Reconciler:
         """
         try:
             self._wait_for(self._carry_on())
+        except PartlyBegunError:
+            pass
         except Exception:
             # it must not keep the other partitions from their last commit
             logger.warning("%s: gives up what it waited for", self._consumer_id, exc_info=True)

@@ -60,13 +60,12 @@ class Upkeep:
         """
         # before the task runs: an unforeseen error must not end all later commits
         self.plan(chore)
-        if not state.connected:
+        if not state.connected or (chore is Chore.COMMIT and not self._reconciler.may_commit):
             return None
         following: Event | None = None
         try:
             if chore is Chore.COMMIT:
-                if self._reconciler.may_commit:
-                    self._delivery.commit()
+                self._delivery.commit()
             else:
                 following = self._audit(state)
         except LegacyConsumerError as error:

@@ -78,8 +78,11 @@ class Committer:
         self.lock = progress.committing
         self.beginning: frozenset[TopicPartition] = frozenset()
         """The claimed partitions while starting_offsets runs for them: that hook may commit them by name."""
-        self.ending: frozenset[TopicPartition] = frozenset()
-        """The partitions whose last commit is over, and whose release the listener hears of now."""
+        self.held_back: frozenset[TopicPartition] = frozenset()
+        """The partitions of whose start or release the listener is being told: no periodic commit writes them.
+
+        At a start the hook may still seek; before a release the last commit is over.
+        """
         self._closing = Flag()
         self._refused: frozenset[TopicPartition] = frozenset()
         self.commits = 0
@@ -90,7 +93,8 @@ class Committer:
 
     def commit(self) -> None:
         """Carry out an auto commit. Raises: LegacyConsumerError if it failed."""
-        self._commit([tp for tp in self._progress.snapshot() if tp not in self.ending] if self.ending else None)
+        held_back = self.held_back
+        self._commit([tp for tp in self._progress.snapshot() if tp not in held_back] if held_back else None)
 
     def commit_last(self, going: Collection[TopicPartition], timeout_s: float) -> None:
         """Commit before a release, with a bound: without this commit the next owners repeat some messages.

@@ -34,16 +34,16 @@ Result = TypeVar("Result")
 class HookCall:
     """One call of a hook.
 
-    wait_s: how many seconds the caller waits at most; 0 if is_behind. is_behind: an earlier hook was late.
-    on_return: called on any thread when the hook has returned, or is waited for no longer. deadline: by
-    time.monotonic(), once the caller has begun to wait.
+    wait_s: how many seconds the caller waits at most. on_return: called, on any thread, when the hook has returned or
+    end() is called. deadline: by time.monotonic(), once the caller has begun to wait. is_behind: whether an earlier
+    hook was late then, so that the caller does not wait.
     """
 
     hook: Hook
     wait_s: float
-    is_behind: bool
     on_return: Callable[[], None]
     deadline: float | None = None
+    is_behind: bool = False
     is_given_up: bool = False
     done: Flag = field(default_factory=Flag)
 
@@ -65,7 +65,8 @@ class ListenerCalls:
         self._running: HookCall | None = None
         self._thread: threading.Thread | None = None
         self._over = False
-        self._late = False
+        self._given_up: HookCall | None = None
+        """The last call that was given up."""
         self.give_up_at = float("inf")
         """The time, by time.monotonic(), after which nobody waits for a hook."""
         self.errors = 0
@@ -74,7 +75,7 @@ class ListenerCalls:
     def begin(self, hook: Hook, timeout_s: float, on_return: Callable[[], None] = lambda: None) -> HookCall:
         """Have a hook called on the listener's thread; the caller waits while left_s() is above 0, then concludes."""
         with self._lock:
-            call = HookCall(hook, 0.0 if self._late else timeout_s, self._late, on_return)
+            call = HookCall(hook, timeout_s, on_return)
             if self._over:
                 return call
             if not is_running(self._thread):
@@ -99,7 +100,8 @@ class ListenerCalls:
         if call.done.is_set() or self._over:
             return 0.0
         if call.deadline is None:
-            call.deadline = time.monotonic() + call.wait_s
+            call.is_behind = self.is_late
+            call.deadline = time.monotonic() + (0.0 if call.is_behind else call.wait_s)
         return max(0.0, min(call.deadline, self.give_up_at) - time.monotonic())
 
     def wait(self, call: HookCall) -> None:
@@ -111,13 +113,11 @@ class ListenerCalls:
     def conclude(self, call: HookCall) -> None:
         """Log and count a hook that has not returned while the caller waited for it."""
         with self._lock:
-            # under the lock: the hook may have returned a moment ago, and its thread may have reset _late already. If
-            # it were set now, it would stay set, and the next call would not wait for its hook
             if call.done.is_set() or self._over or call.is_given_up:
                 return
             call.is_given_up = True
             self.errors += 1
-            self._late = True
+            self._given_up = call
         if call.is_behind:
             logger.error(
                 "%s: does not wait for the rebalance listener, an earlier call has not ended", self._consumer_id
@@ -131,8 +131,8 @@ class ListenerCalls:
 
     @property
     def is_late(self) -> bool:
-        """Whether a hook is still running after its time."""
-        return self._late
+        """Whether a hook that was given up has not returned yet."""
+        return self._given_up is not None and not self._given_up.done.is_set()
 
     @property
     def is_over(self) -> bool:
@@ -167,7 +167,6 @@ class ListenerCalls:
             with self._lock:
                 if not self._waiting:
                     self._running = None
-                    self._late = False
                     self._changed.wait_for(lambda: self._waiting or self._over)
                 if self._over:
                     return

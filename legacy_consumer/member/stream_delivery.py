@@ -92,7 +92,7 @@ class StreamDelivery:
         on_unowned: Callable[[], None] = lambda: None,
         on_answer: Callable[[], None] = lambda: None,
     ) -> None:
-        """on_answer: called on any thread when an answer is there for which begin or end may wait."""
+        """on_answer: called on any thread when a hook has returned or a broker has answered."""
         self._settings = settings
         self._offsets = offsets
         self._progress = progress
@@ -103,13 +103,13 @@ class StreamDelivery:
         """The listener calls of an earlier membership: hooks of the same listener wait for their end."""
         self._close_by = float("inf")
         self._step: Waits[None] | None = None
-        """The call of begin or end that waits for an answer."""
+        """The call of begin, end or finish_telling that waits for an answer."""
         self._answered = Flag()
         self._on_answer = on_answer
         self._unheard: list[HookCall] = []
         """Calls of the listener for which nobody has waited yet: about losses, and about empty generations."""
         self._known: set[TopicPartition] = set()
-        """Partitions that the listener has: it was told of their start, and not of their release or loss."""
+        """The partitions whose start the listener was told of, and whose release or loss it was not."""
         self._buried: set[str] = set()
         """Topics that were deleted while this member read them. From then on, the member begins a partition of such a
         name without a committed offset at EARLIEST: it may have released it before the new topic's first commit."""
@@ -217,10 +217,10 @@ class StreamDelivery:
             self._running.update(dict.fromkeys(positions, stream))
             stream.begin(positions, {tp: epochs[tp] for tp in positions}, shut=listened)
         if listened:
-            yield from self._hear_out()
-            call = self._tell(lambda listener: listener.before_starting_fetchers(dict(claimed), assignment))
-            self._known.update(claimed)
-            yield from self._hear(call)
+            starting = dict(claimed)
+            yield from self._ask(
+                lambda hooks: hooks.before_starting_fetchers(starting, assignment), claimed, starts=True
+            )
             for stream, positions in by_stream.items():
                 stream.go_on(positions)
 
@@ -251,19 +251,9 @@ class StreamDelivery:
         if self._settings.auto_commit:
             self.committer.commit_last(going, self._patience_s())
         if self.listener is not None:
-            yield from self._tell_of_release(going)
+            released = frozenset(going)
+            yield from self._ask(lambda hooks: hooks.before_releasing_partitions(released), going, starts=False)
         self._forget(going)
-
-    def _tell_of_release(self, going: Collection[TopicPartition]) -> Waits[None]:
-        # the user's code may finish messages while the listener hears of the release; their commit would come too late
-        self.committer.ending = frozenset(going)
-        try:
-            yield from self._hear_out()
-            call = self._tell(lambda listener: listener.before_releasing_partitions(frozenset(going)))
-            self._known.difference_update(going)
-            yield from self._hear(call)
-        finally:
-            self.committer.ending = frozenset()
 
     def drop(self, partitions: Collection[TopicPartition]) -> None:
         """Drop partitions that were lost with the session, without a commit."""
@@ -350,7 +340,7 @@ class StreamDelivery:
         self._tell_answered()
 
     def close(self) -> None:
-        """Call no listener any more. First wait, as a rebalance does, until it has heard of lost partitions."""
+        """Wait until the listener has heard of lost partitions, as long as a rebalance waits; then call it no more."""
         calls = self._calls
         if calls is None:
             return
@@ -482,6 +472,20 @@ class StreamDelivery:
     def _tell(self, hook: Hook) -> HookCall:
         """Have a hook called, after the hooks before it. Do not wait."""
         return self._listener_calls().begin(hook, self._patience_s(), self._tell_answered)
+
+    def _ask(self, hook: Hook, partitions: Collection[TopicPartition], *, starts: bool) -> Waits[None]:
+        """Tell the listener of the start or the release of partitions, and wait until it has heard."""
+        self.committer.held_back = frozenset(partitions)
+        try:
+            yield from self._hear_out()
+            call = self._tell(hook)
+            if starts:
+                self._known.update(partitions)
+            else:
+                self._known.difference_update(partitions)
+            yield from self._hear(call)
+        finally:
+            self.committer.held_back = frozenset()
 
     def _hear_out(self) -> Waits[None]:
         """Wait for the calls of the listener for which nobody has waited yet."""

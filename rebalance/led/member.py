@@ -133,7 +133,10 @@ class LedMember:
         self._snapshot: GroupSnapshot | None = None
         self._mine = Attendance(consumer_id, is_eager=self._is_eager)
         self.holds_off: Callable[[], bool] = lambda: False
-        """Whether the reconciler waits for the listener: it still owns partitions that it gives up."""
+        """Returns whether a step of the reconciler waits for an answer.
+
+        The member may still own partitions that it is about to give up, so it must not join.
+        """
         self._given: Znode | None = None
         """The znode of the generation, as it was decoded last."""
         self._due: tuple[int, frozenset[TopicPartition]] = (0, frozenset())
@@ -295,7 +298,7 @@ class LedMember:
         if self._snapshot is None or not session_id or self._store.session_id != session_id:
             return
         if self.holds_off():
-            # the reconciler then calls assign(), which looks
+            self._look_in(_SOON_MS)
             return
         if session_id != self._mine.session_id:
             self._mine.begin_session(session_id)

@@ -55,7 +55,7 @@ class HookCalls:
 
     def begin(self, hook, wait_s, on_return):
         """Let the hook run at once, or later: see go_on."""
-        call = HookCall(hook, 0.0 if self.is_late else wait_s, on_return)
+        call = HookCall(hook, wait_s, on_return)
         self._waiting.append(call)
         if len(self._waiting) == 1 and not self._is_lasting():
             self._run()
@@ -86,7 +86,7 @@ class HookCalls:
     def left_s(self, call):
         now = self._member.world.clock.now
         if call.deadline is None:
-            call.deadline = now + call.wait_s
+            call.deadline = now + (0.0 if self.is_late else call.wait_s)
         return 0.0 if call.is_done else max(0.0, call.deadline - now)
 
     def conclude(self, call):

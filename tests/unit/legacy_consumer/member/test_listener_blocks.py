@@ -350,6 +350,12 @@ def test_while_a_hook_runs_the_member_commits_what_it_keeps_and_learns_that_its_
     for _ in range(3):
         next(stream)
     eventually(lambda: committed(first, TPS[0]) == 2)
+    third = cluster.connector(consumer_id="c", rebalance_backoff_ms=50)
+    third.create_message_streams({"t": 1})
+    cluster.kafka.produce(TPS[0], 1)
+    next(stream)
+    eventually(lambda: committed(first, TPS[0]) == 3)
+    third.shutdown()
     cluster.zookeeper.suspend(first._store)
     eventually(lambda: not first.vitals.connected)
     cluster.zookeeper.resume(first._store)
@@ -462,7 +468,7 @@ def test_while_a_hook_runs_nothing_is_committed_for_a_topic_that_was_created_aga
     second._store.delete("/brokers/topics/t")
     data = encode_topic(TopicAssignment(dict.fromkeys(range(4), (0,))))
     second._store.create("/brokers/topics/t", data)
-    eventually(lambda: first._membership._coordinator._reader.has_news)
+    eventually(lambda: not first._membership._coordinator._reader.knows({"t"}))
     next(stream)
     after_chores(first)
     assert committed(first, TPS[0]) == 2
@@ -565,9 +571,9 @@ def test_a_listener_hears_of_a_loss_in_the_middle_of_a_release_that_it_has_not_h
     assert listener.entered.wait(60)
     second = cluster.connector(consumer_id="b", rebalance_backoff_ms=50)
     second.create_message_streams({"t": 1})
-    eventually(lambda: first._membership.delivery.committer.ending)
+    eventually(lambda: first._membership.delivery.committer.held_back)
     cluster.zookeeper.expire(first._store.session_id)
-    eventually(lambda: not first._membership.delivery.committer.ending)
+    eventually(lambda: not first._membership.delivery.committer.held_back)
     stranger.close()
     listener.open.set()
     assert is_settled_with(first, 2)
@@ -645,3 +651,48 @@ def test_a_start_that_fails_while_the_member_leaves_keeps_no_other_partition_fro
     reader.close()
     assert sorted(stored) in ([1, 2], [2, 2])
     listener.open.set()
+
+
+def test_a_start_is_not_committed_while_the_listener_may_still_seek(cluster, gate):
+    """In an earlier version, a member that died in the hook had skipped messages that its listener wanted."""
+    cluster.kafka.produce(TPS[0], 7)
+    connector = cluster.connector(drain_timeout_ms=60_000, auto_commit_interval_ms=20, auto_offset_reset="largest")
+    connector.set_rebalance_listener(gate)
+    joining = threading.Thread(target=connector.create_message_streams, args=({"t": 1},))
+    joining.start()
+    assert gate.entered.wait(60)
+    assert connector.progress[TPS[0]].consumed == 7
+    after_chores(connector)
+    assert committed(connector, TPS[0]) is None
+    gate.open.set()
+    joining.join(60)
+    eventually(lambda: committed(connector, TPS[0]) == 7)
+
+
+def test_a_rebalance_waits_once_for_a_hook_that_hangs_however_many_wait_behind_it():
+    """In an earlier version, it waited as long for each hook behind it, though none of them could run."""
+    listener = Gate()
+    calls = ListenerCalls("g_me", listener)
+    hanging = calls.begin(lambda hooks: hooks.before_releasing_partitions([]), 0.05)
+    behind = [calls.begin(lambda hooks: None, 3600.0) for _ in range(3)]
+    calls.wait(hanging)
+    assert [calls.left_s(call) for call in behind] == [0.0] * 3
+    listener.open.set()
+    eventually(lambda: not calls.is_late)
+    calls.end()
+
+
+def test_a_hook_that_was_told_behind_a_late_one_is_waited_for_once_the_late_one_has_returned():
+    """In an earlier version, it counted as late itself, and the next one was not waited for either."""
+    listener, second = Gate(), Gate()
+    calls = ListenerCalls("g_me", listener)
+    late = calls.begin(lambda hooks: hooks.before_releasing_partitions([]), 0.0)
+    calls.conclude(late)
+    behind = calls.begin(lambda hooks: second.before_releasing_partitions([]), 3600.0)
+    listener.open.set()
+    assert second.entered.wait(60)
+    assert calls.left_s(behind) > 0
+    second.open.set()
+    calls.wait(behind)
+    assert calls.errors == 1
+    calls.end()
