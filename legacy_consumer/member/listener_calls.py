@@ -68,7 +68,7 @@ class ListenerCalls:
         self._given_up: HookCall | None = None
         """The last call that was given up."""
         self.give_up_at = float("inf")
-        """The time, by time.monotonic(), after which nobody waits for a hook."""
+        """The time, by time.monotonic(), at which every wait for a hook ends."""
         self.errors = 0
         """The number of hooks that raised, did not return in time, or could not be called."""
 

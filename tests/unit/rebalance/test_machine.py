@@ -162,7 +162,7 @@ def test_a_rebalance_that_waits_for_an_answer_goes_on_when_it_comes_or_after_its
         assert run(event, state=state)[1] == (Rebalance(),)
     settled, _ = run(Settled(), state=state)
     for event in (Answered(), Timer.ANSWER):
-        assert run(event, state=settled) == (settled, ()), "nobody waits any more"
+        assert run(event, state=settled) == (settled, ()), "the member no longer awaits an answer"
 
 
 def test_each_release_has_its_own_time_for_messages_in_hand():

@@ -444,7 +444,7 @@ def test_a_member_begins_no_partition_before_its_listener_has_heard_of_the_loss(
 
 
 def after_chores(connector, count=3):
-    """Wait until the coordinator has begun so many more periodic commits: the one before the last has ended."""
+    """Wait until the coordinator has begun `count` more periodic commits, so all but the last of them have ended."""
     upkeep, done = connector._membership._coordinator._upkeep, []
     do = upkeep.do
 

@@ -535,7 +535,7 @@ def test_a_registry_has_the_members_of_one_server_for_as_long_as_it_serves_them(
     threads = set(threading.enumerate())
     with pytest.raises(ValueError, match="Duplicated timeseries"):
         metrics.serve(second, port=0, registry=registry)
-    assert set(threading.enumerate()) <= threads, "nothing listens that nobody can close"
+    assert set(threading.enumerate()) <= threads, "a refused server leaves no thread behind"
     first.shutdown()
     with pytest.raises(MetricsServerError):
         metrics.serve(second, port=0, host="..", registry=registry)
