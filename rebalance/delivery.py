@@ -4,28 +4,31 @@ The coordinator calls it, on its own thread, in this order for a partition: begi
 before a release; then, when drained, end (which commits) before the owner znode is deleted. drop is for partitions lost
 with the session; they get no commit.
 
-begin, end and finish_telling do not wait for the user's listener or for log ends: they return the milliseconds to wait
-at most, and the coordinator calls again, with the same arguments, when an Answered event comes or the time is over.
-Until then it begins and ends no other partitions; only drop ends the call.
+begin, end and finish_telling do not block for the user's listener or for log ends: they are generators, which yield
+where they need an answer. The coordinator resumes the generator when an Answered event comes or the time is over, and
+begins and ends no other partitions meanwhile. If all partitions are lost, it calls drop and closes the generator.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from typing import Protocol
+from collections.abc import Collection, Generator, Mapping
+from typing import Protocol, TypeAlias, TypeVar
 
 from rebalance.snapshot import Assignment
 from zk_layout.model import ConsumerThreadId, TopicPartition
+
+_T = TypeVar("_T")
+Waits: TypeAlias = Generator[float, None, _T]
+"""A step that may wait: it yields the seconds to wait at most, and is resumed when the answer is there, or then."""
 
 
 class Delivery(Protocol):
     """The delivery of messages. Errors are LegacyConsumerErrors; begin and end wait for the offset store."""
 
-    def begin(self, claimed: Mapping[TopicPartition, ConsumerThreadId], assignment: Assignment) -> int | None:
+    def begin(self, claimed: Mapping[TopicPartition, ConsumerThreadId], assignment: Assignment) -> Waits[None]:
         """Read the committed offsets of these partitions, call the listener, then fetch and hand out messages.
 
         assignment: the whole group's. claimed is empty if only the shares of other members changed.
-        Returns: None when all is done, or the milliseconds to wait at most.
         Raises: PartlyBegunError naming the partitions that it could not begin; the others are begun.
         """
         ...
@@ -42,22 +45,16 @@ class Delivery(Protocol):
         """Undo stop: the member keeps these partitions after all."""
         ...
 
-    def end(self, partitions: Collection[TopicPartition]) -> int | None:
-        """Commit what was consumed, call the listener, and forget these partitions. The caller then releases them.
-
-        Returns: None when all is done, or the milliseconds to wait at most.
-        """
+    def end(self, partitions: Collection[TopicPartition]) -> Waits[None]:
+        """Commit what was consumed, call the listener, and forget these partitions. The caller then releases them."""
         ...
 
-    def finish_telling(self) -> int | None:
-        """Return None once the hooks about losses and empty generations have returned or are late.
-
-        Until then return the milliseconds to wait at most.
-        """
+    def finish_telling(self) -> Waits[None]:
+        """Wait until the hooks about losses and empty generations have returned or are late."""
         ...
 
     def await_answer(self, timeout_s: float) -> None:
-        """Block until the answer is there that the last call needs, timeout_s at most. Only leaving may block so."""
+        """Block until the answer is there that a step waits for, timeout_s at most. Only leaving may block so."""
         ...
 
     def drop(self, partitions: Collection[TopicPartition]) -> None:

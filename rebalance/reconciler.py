@@ -9,13 +9,13 @@ leave() waits for that.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 
 from rebalance.actions import Rebalance
-from rebalance.delivery import Delivery
+from rebalance.delivery import Delivery, Waits
 from rebalance.errors import PartitionOwnedError, PartlyBegunError, RebalanceError
 from rebalance.events import (
     Blocked,
@@ -45,12 +45,9 @@ logger = safe_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """A step that may wait for an answer. call: returns None when it is done, or the milliseconds to wait at most.
+    """A step that may wait for an answer. begins: the partitions whose delivery it begins."""
 
-    begins: the partitions whose delivery it begins.
-    """
-
-    call: Callable[[], int | None]
+    run: Waits[None]
     begins: Collection[TopicPartition] = ()
 
 
@@ -151,7 +148,7 @@ class Reconciler:
         if plan.release:
             if self._is_held_up(plan.release, final=todo.final):
                 return Draining()
-            if (unanswered := self._take(_Step(partial(self._give_away, plan.release)))) is not None:
+            if (unanswered := self._take(_Step(self._give_away(plan.release)))) is not None:
                 return unanswered
         if holder is None:
             # the other members cannot read this registration either, so they leave this member out
@@ -166,7 +163,7 @@ class Reconciler:
             self._claimed.update(plan.claim)
         if (unanswered := self._begin(assignment)) is not None:
             return unanswered
-        if (unanswered := self._take(_Step(self._delivery.finish_telling))) is not None:
+        if (unanswered := self._take(_Step(self._delivery.finish_telling()))) is not None:
             return unanswered
         settled = Settled(len(self._ownership.owned.keys() - self._claimed), self._released, len(self._claimed))
         self._forget_moves()
@@ -197,11 +194,11 @@ class Reconciler:
     def _carry_on(self) -> Unanswered | None:
         """Take up the step that waits for an answer; None if it is done now, or if there is none."""
         step, self._underway = self._underway, None
-        wait_ms = None if step is None else step.call()
-        if wait_ms is None:
+        wait_s = None if step is None else next(step.run, None)
+        if wait_s is None:
             return None
         self._underway = step
-        return Unanswered(wait_ms)
+        return Unanswered(math.ceil(wait_s * 1000))
 
     def _mend_registration(self, todo: Rebalance) -> Event:
         """Replace a registration that another client wrote under my id, and have the group read again."""
@@ -231,7 +228,7 @@ class Reconciler:
         owned = self._ownership.owned
         if self._is_held_up(owned, final=todo.final):
             return Draining()
-        return self._take(_Step(partial(self._end, owned))) or Settled()
+        return self._take(_Step(self._end(owned))) or Settled()
 
     def leave(self) -> NotPermittedError | None:
         """Commit what was not given up, delete the owner znodes and the registration; see Ownership.leave.
@@ -248,7 +245,7 @@ class Reconciler:
         self._bury_deleted_last()
         if self._begun:
             self._delivery.stop(self._begun)
-            self._wait_for(self._take(_Step(partial(self._end, list(self._begun)))))
+            self._wait_for(self._take(_Step(self._end(list(self._begun)))))
         return self._ownership.leave()
 
     def _wait_for(self, unanswered: Unanswered | None) -> None:
@@ -258,7 +255,8 @@ class Reconciler:
 
     def drop(self, partitions: Collection[TopicPartition] | None = None) -> None:
         """Drop lost partitions, all by default: no commit, no release."""
-        begins = () if self._underway is None else self._underway.begins
+        step = self._underway if partitions is None else None
+        begins = () if step is None else step.begins
         gone = list(dict.fromkeys([*self._begun, *begins]) if partitions is None else partitions)
         for tp in gone:
             self._begun.pop(tp, None)
@@ -270,7 +268,11 @@ class Reconciler:
             self._ownership.forget()
             self._forget_moves()
         # last, so that the partitions begin anew when they are claimed again even if this raises
-        self._delivery.drop(gone)
+        try:
+            self._delivery.drop(gone)
+        finally:
+            if step is not None:
+                step.run.close()
 
     def guard(self) -> None:
         """Watch the owner znodes that are not watched yet.
@@ -363,25 +365,20 @@ class Reconciler:
             )
         return bool(in_hand) and not final
 
-    def _give_away(self, going: Collection[TopicPartition]) -> int | None:
+    def _give_away(self, going: Collection[TopicPartition]) -> Waits[None]:
         """End the delivery of partitions, then delete their owner znodes."""
-        wait_ms = self._end(going)
-        if wait_ms is None:
-            self._ownership.release(going, just_asked=self._reads() > self._reads_before)
-            self._released += len(going)
-        return wait_ms
+        yield from self._end(going)
+        self._ownership.release(going, just_asked=self._reads() > self._reads_before)
+        self._released += len(going)
 
-    def _end(self, going: Collection[TopicPartition]) -> int | None:
+    def _end(self, going: Collection[TopicPartition]) -> Waits[None]:
         ending = [tp for tp in going if tp in self._begun]
-        wait_ms = self._delivery.end(ending)
-        if wait_ms is not None:
-            return wait_ms
+        yield from self._delivery.end(ending)
         self._ended.update((tp, self._created.get(tp.topic)) for tp in ending)
         for tp in going:
             self._begun.pop(tp, None)
         self._stopped.difference_update(going)
         self._disown_commits()
-        return None
 
     def _disown_commits(self) -> None:
         """Undo the last commits that arrived after their topics were deleted.
@@ -402,15 +399,13 @@ class Reconciler:
         fresh = {tp: thread for tp, thread in self._ownership.owned.items() if self._begun.get(tp) != thread}
         if not fresh and assignment == self._announced:
             return None
-        return self._take(_Step(partial(self._begin_these, fresh, assignment), begins=fresh))
+        return self._take(_Step(self._begin_these(fresh, assignment), begins=fresh))
 
-    def _begin_these(self, fresh: Mapping[TopicPartition, ConsumerThreadId], assignment: Assignment) -> int | None:
+    def _begin_these(self, fresh: Mapping[TopicPartition, ConsumerThreadId], assignment: Assignment) -> Waits[None]:
         try:
-            wait_ms = self._delivery.begin(fresh, assignment)
+            yield from self._delivery.begin(fresh, assignment)
         except PartlyBegunError as error:
             self._begun.update((tp, thread) for tp, thread in fresh.items() if tp not in error.held)
             raise
-        if wait_ms is None:
-            self._begun.update(fresh)
-            self._announced = assignment
-        return wait_ms
+        self._begun.update(fresh)
+        self._announced = assignment

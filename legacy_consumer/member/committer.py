@@ -11,7 +11,8 @@ member owns, or whose group is already further, needs unfenced=True.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from legacy_consumer.errors import OffsetError, OffsetsNotCommittedError
@@ -78,11 +79,7 @@ class Committer:
         self.lock = progress.committing
         self.beginning: frozenset[TopicPartition] = frozenset()
         """The claimed partitions while starting_offsets runs for them: that hook may commit them by name."""
-        self.held_back: frozenset[TopicPartition] = frozenset()
-        """The partitions of whose start or release the listener is being told: no periodic commit writes them.
-
-        At a start the hook may still seek; before a release the last commit is over.
-        """
+        self._held_back: frozenset[TopicPartition] = frozenset()
         self._closing = Flag()
         self._refused: frozenset[TopicPartition] = frozenset()
         self.commits = 0
@@ -93,8 +90,17 @@ class Committer:
 
     def commit(self) -> None:
         """Carry out an auto commit. Raises: LegacyConsumerError if it failed."""
-        held_back = self.held_back
+        held_back = self._held_back
         self._commit([tp for tp in self._progress.snapshot() if tp not in held_back] if held_back else None)
+
+    @contextmanager
+    def holding_back(self, partitions: Collection[TopicPartition]) -> Iterator[None]:
+        """Let no periodic commit write these partitions in the body: the listener hears of their start or release."""
+        self._held_back = frozenset(partitions)
+        try:
+            yield
+        finally:
+            self._held_back = frozenset()
 
     def commit_last(self, going: Collection[TopicPartition], timeout_s: float) -> None:
         """Commit before a release, with a bound: without this commit the next owners repeat some messages.

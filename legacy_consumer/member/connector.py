@@ -200,7 +200,7 @@ class ConsumerConnector:
         with self._lock:
             if self._membership.is_taken:
                 raise MessageStreamsExistError
-            self._membership.delivery.listener = in_our_words(listener)
+            self._membership.delivery.telling.listener = in_our_words(listener)
 
     # Committing.
 
@@ -469,7 +469,7 @@ class ConsumerConnector:
                 return  # another thread has unsubscribed as well
             if membership.has_left_in_order():
                 following = self._new_membership(membership.counters())
-                following.delivery.keep_listener_of(membership.delivery)
+                following.delivery.telling.take_over(membership.delivery.telling)
                 with self._lock:
                     self._check_open()
                     self._membership = following
@@ -598,7 +598,7 @@ class ConsumerConnector:
             membership = self._membership
             if membership.is_taken:
                 raise MessageStreamsExistError
-            if self._config.topics_by_hand and not has_hooks(membership.delivery.listener, STARTS):
+            if self._config.topics_by_hand and not has_hooks(membership.delivery.telling.listener, STARTS):
                 what = "needs a listener whose starting_offsets says where they go on: set it before the streams"
                 raise ConfigError("offsets.by.hand", self._config.offsets_by_hand, what)
             membership.is_taken = True

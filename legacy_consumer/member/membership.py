@@ -236,7 +236,7 @@ class Membership:
             past.failed_commits + committer.failed_commits,
             past.foreign_commits + committer.foreign_commits,
             past.fetch_errors + sum(stream.fetch_errors for stream in self.streams.all()),
-            past.listener_errors + self.delivery.listener_errors,
+            past.listener_errors + self.delivery.telling.errors,
         )
 
     def wait_until(self, reached: Callable[[Status], bool], timeout_s: float, status: Callable[[], Status]) -> bool:
@@ -362,8 +362,8 @@ class Membership:
             owned=lambda: ownership.owned,
             post=self._post,
             later=self._post_later,
-            tell_nothing_revoked=self.delivery.tell_nothing_revoked,
-            tell_nothing_assigned=self.delivery.tell_nothing_assigned,
+            tell_nothing_revoked=self.delivery.telling.tell_nothing_revoked,
+            tell_nothing_assigned=self.delivery.telling.tell_nothing_assigned,
             clock=self._clock,
             # a member joins only after it has drained, which may take that long
             rebalance_timeout_ms=config.drain_timeout_ms + _REBALANCE_MARGIN_MS,

@@ -97,8 +97,8 @@ class OurMember:
         self.hook_calls = None
         if world.placing.topics or world.hooks.commit:
             listener = KeepingListener(self) if world.placing.topics else CommittingListener(self)
-            self.delivery.listener = listener
-            self.delivery._calls = self.hook_calls = HookCalls(self, listener)
+            self.delivery.telling.listener = listener
+            self.delivery.telling.calls = self.hook_calls = HookCalls(self, listener)
         self.delivery.await_answer = lambda wait_s: self.hook_calls and self.hook_calls.let_all_return(wait_s)
         self.follower = ResetFollower(
             self.store,

@@ -6,7 +6,6 @@ A Scope says which group it is and what may happen in it; tests.simulation.exhau
 from __future__ import annotations
 
 import hashlib
-import math
 from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
 from functools import partial
@@ -180,22 +179,19 @@ class SmallWorld:
         begin, end, drop = delivery.begin, delivery.end, delivery.drop
 
         def begins(claimed, assignment):
-            if (wait_ms := self._ask(member, claimed, ends=False)) is not None:
-                return wait_ms
-            begin(claimed, assignment)
+            yield from self._ask(member, claimed, ends=False)
+            yield from begin(claimed, assignment)
             if self.scope.users:
                 delivery.in_hand |= set(claimed)
-            return None
 
         def ends(partitions):
-            if self.scope.users and partitions and member not in self.asked:
+            if self.scope.users and partitions:
                 self._commit_last(member)
             self._check_end(member, partitions)
-            if (wait_ms := self._ask(member, partitions, ends=True)) is not None:
-                return wait_ms
+            yield from self._ask(member, partitions, ends=True)
+            self._check_end(member, partitions)
             delivery.in_hand -= set(partitions)
-            end(partitions)
-            return None
+            yield from end(partitions)
 
         def drops(partitions):
             self.asked.pop(member, None)
@@ -207,17 +203,15 @@ class SmallWorld:
         return member.join()
 
     def _ask(self, member, partitions, *, ends):
-        """Call the member's listener; return None once it has answered, or how long the member waits at most."""
-        if not self.scope.listens or not partitions or self.is_resting:
-            self.asked.pop(member, None)
-            return None
-        asked = self.asked.setdefault(member, Asked(ends, frozenset(partitions), self.clock.now + _LISTENER_S))
-        if (asked.ends, asked.partitions) != (ends, frozenset(partitions)):
+        """Call the member's listener, and wait until it has answered, or for its time at most."""
+        if not self.scope.listens or not partitions:
+            return
+        if member in self.asked:
             raise Violation("asked twice", f"{member.consumer_id} asks its listener before it has answered")
-        if asked.is_answered or self.clock.now >= asked.deadline:
-            del self.asked[member]
-            return None
-        return math.ceil((asked.deadline - self.clock.now) * 1000)
+        asked = self.asked[member] = Asked(ends, frozenset(partitions), self.clock.now + _LISTENER_S)
+        while not (asked.is_answered or self.is_resting or self.clock.now >= asked.deadline):
+            yield asked.deadline - self.clock.now
+        del self.asked[member]
 
     def answer(self, member):
         """Let the member's listener return."""
@@ -606,5 +600,6 @@ def memory_of(reconciler):
     names = ("_begun", "_stopped", "_created", "_ended", "_missing", "_announced", "_released", "_claimed")
     has_asked = reconciler._reads() > reconciler._reads_before
     underway = reconciler._underway
-    step = None if underway is None else (underway.call.func.__name__, underway.call.args, underway.begins)
+    # what a step has done so far shows in the other parts: the walk's listener is its only wait
+    step = None if underway is None else (underway.run.gi_code.co_name, underway.begins)
     return [has_asked, step, *(vars(reconciler)[name] for name in names)]

@@ -49,6 +49,7 @@ class RecordingDelivery:
         self.log.append(("begin", tuple(sorted(claimed))))
         self.flowing |= set(claimed)
         self.assignment = assignment
+        yield from ()
 
     def stop(self, partitions):
         self.log.append(("stop", tuple(sorted(partitions))))
@@ -63,9 +64,10 @@ class RecordingDelivery:
 
     def end(self, partitions):
         self.log.append(("end", tuple(sorted(partitions))))
+        yield from ()
 
     def finish_telling(self):
-        return None
+        yield from ()
 
     def await_answer(self, timeout_s):
         raise AssertionError("nothing is awaited")

@@ -35,7 +35,7 @@ from legacy_consumer.member.resets.records import (
 )
 from legacy_consumer.offsets import OffsetStore
 from legacy_consumer.offsets.progress import Committed, Progress
-from rebalance.delivery import Delivery
+from rebalance.delivery import Delivery, Waits
 from rebalance.errors import PartlyBegunError
 from rebalance.mailbox import Errand
 from rebalance.snapshot import Assignment
@@ -136,19 +136,17 @@ class ResetFollower:
 
     # Delivery, on the coordinator's thread.
 
-    def begin(self, claimed: Mapping[TopicPartition, ConsumerThreadId], assignment: Assignment) -> int | None:
+    def begin(self, claimed: Mapping[TopicPartition, ConsumerThreadId], assignment: Assignment) -> Waits[None]:
         """See Delivery; a running request also holds the claimed partitions.
 
         The member reads it before its next commit: the offsets may have been read before an operator wrote them.
         """
         try:
-            wait_ms = self._delivery.begin(claimed, assignment)
+            yield from self._delivery.begin(claimed, assignment)
         except PartlyBegunError as error:
             self._note_begun(claimed, frozenset(error.held))
             raise
-        if wait_ms is None:
-            self._note_begun(claimed, frozenset())
-        return wait_ms
+        self._note_begun(claimed, frozenset())
 
     def _note_begun(self, claimed: Collection[TopicPartition], waiting: frozenset[TopicPartition]) -> None:
         begun = [tp for tp in claimed if tp not in waiting]
@@ -173,14 +171,12 @@ class ResetFollower:
         self._releasing.difference_update(partitions)
         self._delivery.go_on([tp for tp in partitions if tp not in self._held])
 
-    def end(self, partitions: Collection[TopicPartition]) -> int | None:
+    def end(self, partitions: Collection[TopicPartition]) -> Waits[None]:
         """See Delivery."""
-        wait_ms = self._delivery.end(partitions)
-        if wait_ms is None:
-            self._forget(partitions)
-        return wait_ms
+        yield from self._delivery.end(partitions)
+        self._forget(partitions)
 
-    def finish_telling(self) -> int | None:
+    def finish_telling(self) -> Waits[None]:
         """See Delivery."""
         return self._delivery.finish_telling()
 

@@ -412,7 +412,7 @@ def test_a_member_that_cannot_begin_one_partition_watches_the_owner_znodes_of_th
     begin = a.delivery.begin
 
     def begin_the_others(claimed, assignment):
-        begin({tp: thread for tp, thread in claimed.items() if tp != unreadable}, assignment)
+        yield from begin({tp: thread for tp, thread in claimed.items() if tp != unreadable}, assignment)
         if unreadable in claimed:
             raise PartlyBegunError({unreadable: "its offset is unreadable"})
 

@@ -121,7 +121,7 @@ class ReplacingDelivery(RecordingDelivery):
         self.failures = []
 
     def end(self, partitions):
-        super().end(partitions)
+        yield from super().end(partitions)
         if partitions and self.owners_at_disown is None:
             data = encode_topic(TopicAssignment({0: (0,), 1: (0,)}))
             self._group.admin.multi([DeleteOp("/brokers/topics/t"), CreateOp("/brokers/topics/t", data)])

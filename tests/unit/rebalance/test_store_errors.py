@@ -173,7 +173,7 @@ class CommittingDelivery(RecordingDelivery):
             except MultiFailedError as error:
                 raise SessionExpiredError("not registered any more") from error
             self.committed.update(partitions)
-        super().end(partitions)
+        yield from super().end(partitions)
 
 
 class Outage:

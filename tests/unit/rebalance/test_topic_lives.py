@@ -26,11 +26,11 @@ class Lives(RecordingDelivery):
         self.begun = {}
 
     def begin(self, claimed, assignment):
-        super().begin(claimed, assignment)
+        yield from super().begin(claimed, assignment)
         self.begun.update((tp, self._world.life(tp.topic)) for tp in claimed)
 
     def end(self, partitions):
-        super().end(partitions)
+        yield from super().end(partitions)
         for tp in partitions:
             if self.begun.pop(tp) != self._world.life(tp.topic):
                 # collected and not raised, because the member would take an error for a failed commit

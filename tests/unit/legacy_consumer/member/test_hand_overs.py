@@ -15,6 +15,7 @@ from legacy_consumer.offsets.zookeeper import ZooKeeperOffsetStore
 from rebalance.clock import SystemClock
 from tests.support.fake_kafka import FakeFetcher, FakeFetchers, FakeKafka
 from tests.support.group_members import Group
+from tests.support.steps import finish
 from zk_layout.errors import ConnectionLostError
 from zk_layout.memory_store import Fault, MemoryStore, MemoryZooKeeper
 from zk_layout.model import ConsumerThreadId, TopicPartition
@@ -52,7 +53,7 @@ class Setup:
             streams=self,
             session_id=lambda: self.store.session_id,
         )
-        self.delivery.begin({TP: ConsumerThreadId("g_a", 0)}, {})
+        finish(self.delivery.begin({TP: ConsumerThreadId("g_a", 0)}, {}))
 
     def all(self):
         return [self.stream]
@@ -81,7 +82,7 @@ def test_messages_in_hand_of_a_lost_session_do_not_count_after_a_new_claim():
     assert s.take() == [0, 1]
     s.delivery.drop([TP])
     s.admin.create("/consumers/g/offsets/t/0", b"7", make_parents=True)
-    s.delivery.begin({TP: ConsumerThreadId("g_a", 0)}, {})
+    finish(s.delivery.begin({TP: ConsumerThreadId("g_a", 0)}, {}))
     s.delivery.stop([TP])
     s.delivery.go_on([TP])
     assert s.take() == [7, 8]
@@ -98,7 +99,7 @@ def test_a_partition_that_is_being_given_up_does_not_flow_again_when_a_foreign_c
     s.delivery.stop([TP])
     s.stream.come_back()
     s.admin.create("/consumers/g/offsets/t/0", b"5", make_parents=True)
-    s.delivery.end([TP])
+    finish(s.delivery.end([TP]))
     assert s.take() == []
 
 
@@ -165,7 +166,7 @@ def test_a_partition_claimed_anew_begins_behind_a_commit_of_its_last_life_that_i
         return write(ops, **how)
 
     def begin():
-        s.delivery.begin({TP: ConsumerThreadId("g_a", 0)}, {})
+        finish(s.delivery.begin({TP: ConsumerThreadId("g_a", 0)}, {}))
         may_go_on.set()
 
     monkeypatch.setattr(s.delivery.committer, "lock", TellingLock(s.delivery.committer.lock, may_go_on))
@@ -179,7 +180,7 @@ def test_a_partition_claimed_anew_begins_behind_a_commit_of_its_last_life_that_i
     for thread in (committing, beginning):
         thread.join(30)
     assert s.take() == [2, 3]
-    s.delivery.end([TP])
+    finish(s.delivery.end([TP]))
     assert s.admin.get_data("/consumers/g/offsets/t/0").data == b"2"
 
 
@@ -200,11 +201,8 @@ def test_a_commit_does_not_wait_for_brokers_that_are_asked_where_a_claimed_parti
     new = TopicPartition("t", 1)
     s.kafka.produce(new, 7)
 
-    def begin():
-        while (wait_ms := s.delivery.begin({new: ConsumerThreadId("g_a", 0)}, {})) is not None:
-            s.delivery.await_answer(wait_ms / 1000)
-
-    beginning = threading.Thread(target=begin)
+    step = s.delivery.begin({new: ConsumerThreadId("g_a", 0)}, {})
+    beginning = threading.Thread(target=finish, args=(step, s.delivery))
     committing = threading.Thread(target=s.delivery.commit)
     beginning.start()
     assert asked.wait(30)
@@ -237,7 +235,7 @@ def test_a_reset_that_is_called_off_goes_on_behind_a_commit_of_the_users_code_ma
     )
     s.delivery.drop([TP])
     s.admin.create("/consumers/g/offsets/t/0", b"0", make_parents=True)
-    follower.begin({TP: ConsumerThreadId("g_a", 0)}, {})
+    finish(follower.begin({TP: ConsumerThreadId("g_a", 0)}, {}))
     assert s.take() == [0, 1]
     s.stream.come_back()
     s.admin.ensure_path("/consumers/g/requests/answers")

@@ -125,7 +125,7 @@ def test_a_member_is_sound_after_a_hook_was_late_and_waits_for_hooks_again(clust
     first.set_rebalance_listener(gate)
     first.create_message_streams({"t": 1})
     gate.open.set()
-    eventually(lambda: not first._membership.delivery._calls.is_late)
+    eventually(lambda: not first._membership.delivery.telling.calls.is_late)
     second = cluster.connector()
     second.create_message_streams({"t": 1})
     assert is_settled_with(first, 2)
@@ -171,8 +171,8 @@ def test_lost_partitions_begin_anew_though_no_thread_is_left_for_the_hook(cluste
     next(stream)
     connector.commit_offsets()
     delivery, start = connector._membership.delivery, threading.Thread.start
-    delivery._calls.end()
-    delivery._calls = ListenerCalls("g_a", gate)
+    delivery.telling.calls.end()
+    delivery.telling.calls = ListenerCalls("g_a", gate)
     refused = []
 
     def refuse(thread):
@@ -201,8 +201,8 @@ def test_a_partition_that_could_not_begin_is_no_more_the_members_once_it_is_rele
     first.set_rebalance_listener(gate)
     first.create_message_streams({"t": 1})
     delivery, start = first._membership.delivery, threading.Thread.start
-    delivery._calls.end()
-    delivery._calls = ListenerCalls("g_a", gate)
+    delivery.telling.calls.end()
+    delivery.telling.calls = ListenerCalls("g_a", gate)
 
     def refuse(thread):
         if thread.name == "g_a-listener":
@@ -342,6 +342,16 @@ def released_by(cluster, listener, **properties):
     return first, second, stream
 
 
+def that_lost_all(cluster, listener):
+    """Return a member that has lost its session and is in the hook of that loss."""
+    connector = cluster.connector(drain_timeout_ms=60_000)
+    connector.set_rebalance_listener(listener)
+    connector.create_message_streams({"t": 1})
+    cluster.zookeeper.expire(connector._store.session_id)
+    assert listener.entered.wait(60)
+    return connector
+
+
 def test_while_a_hook_runs_the_member_commits_what_it_keeps_and_learns_that_its_connection_is_lost(cluster):
     """In an earlier version, the coordinator waited for the hook: no periodic commit, and no pause."""
     listener = SlowRelease()
@@ -375,7 +385,7 @@ def test_a_session_that_ends_while_a_hook_of_a_start_runs_is_told_to_the_listene
     joining.start()
     assert gate.entered.wait(60)
     cluster.zookeeper.expire(connector._store.session_id)
-    eventually(lambda: len(connector._membership.delivery._calls._waiting) == 1)
+    eventually(lambda: len(connector._membership.delivery.telling.calls._waiting) == 1)
     gate.open.set()
     joining.join(60)
     assert is_settled_with(connector, 4)
@@ -390,7 +400,7 @@ def test_a_session_that_ends_while_a_hook_of_a_release_runs_loses_the_other_part
     listener = Listener()
     first, second, _ = released_by(cluster, listener)
     cluster.zookeeper.expire(first._store.session_id)
-    eventually(lambda: len(first._membership.delivery._calls._waiting) == 1)
+    eventually(lambda: len(first._membership.delivery.telling.calls._waiting) == 1)
     listener.open.set()
     assert is_settled_with(first, 2)
     assert is_settled_with(second, 2)
@@ -413,11 +423,7 @@ def test_a_member_that_is_shut_down_while_its_hook_of_a_release_runs_ends_when_t
 @pytest.mark.parametrize("ends", ["shutdown", "unsubscribe"])
 def test_a_listener_hears_of_all_losses_before_its_member_has_left(cluster, ends):
     listener = TellsOfLosses()
-    connector = cluster.connector(drain_timeout_ms=60_000)
-    connector.set_rebalance_listener(listener)
-    connector.create_message_streams({"t": 1})
-    cluster.zookeeper.expire(connector._store.session_id)
-    assert listener.entered.wait(60)
+    connector = that_lost_all(cluster, listener)
     ending = threading.Thread(target=getattr(connector, ends))
     ending.start()
     eventually(lambda: connector.status.phase in (Phase.LEAVING, Phase.CLOSED))
@@ -521,21 +527,17 @@ def test_a_hook_that_shuts_its_member_down_ends_a_shutdown_that_waits_for_it(clu
 
 def test_ctrl_c_while_the_end_of_a_member_waits_for_the_hook_of_a_loss_ends_the_wait(cluster, monkeypatch):
     listener = TellsOfLosses()
-    connector = cluster.connector(drain_timeout_ms=60_000)
-    connector.set_rebalance_listener(listener)
-    connector.create_message_streams({"t": 1})
-    cluster.zookeeper.expire(connector._store.session_id)
-    assert listener.entered.wait(60)
+    connector = that_lost_all(cluster, listener)
     delivery = connector._membership.delivery
 
     def interrupted(call):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(delivery._calls, "wait", interrupted)
+        patch.setattr(delivery.telling.calls, "wait", interrupted)
         with pytest.raises(KeyboardInterrupt):
             delivery.close()
-    assert delivery._calls.is_over
+    assert delivery.telling.calls.is_over
     delivery.close()
     listener.open.set()
 
@@ -571,9 +573,9 @@ def test_a_listener_hears_of_a_loss_in_the_middle_of_a_release_that_it_has_not_h
     assert listener.entered.wait(60)
     second = cluster.connector(consumer_id="b", rebalance_backoff_ms=50)
     second.create_message_streams({"t": 1})
-    eventually(lambda: first._membership.delivery.committer.held_back)
+    eventually(lambda: first._membership.delivery.committer._held_back)
     cluster.zookeeper.expire(first._store.session_id)
-    eventually(lambda: not first._membership.delivery.committer.held_back)
+    eventually(lambda: not first._membership.delivery.committer._held_back)
     stranger.close()
     listener.open.set()
     assert is_settled_with(first, 2)
@@ -601,15 +603,16 @@ def test_a_hook_of_java_that_is_told_of_nothing_is_waited_for_and_counted_as_any
     connector = cluster.connector(drain_timeout_ms=60_000 if returns else 50)
     connector.set_rebalance_listener(listener)
     delivery = connector._membership.delivery
-    assert delivery.finish_telling() is None
-    getattr(delivery, hook)()
+    assert next(delivery.finish_telling(), None) is None
+    getattr(delivery.telling, hook)()
     assert listener.entered.wait(60)
-    assert delivery.finish_telling() is not None
+    step = delivery.finish_telling()
+    assert next(step) > 0
     if returns:
         listener.open.set()
-    eventually(lambda: delivery.finish_telling() is None)
+    eventually(lambda: next(step, None) is None)
     assert connector.counters.listener_errors == (0 if returns else 1)
-    assert delivery.finish_telling() is None
+    assert next(delivery.finish_telling(), None) is None
     listener.open.set()
 
 

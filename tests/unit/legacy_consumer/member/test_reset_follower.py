@@ -28,6 +28,7 @@ from rebalance.errors import PartlyBegunError
 from tests.simulation.offsets_in_kafka import ask_once
 from tests.support.fake_group_offsets import FakeGroupOffsets
 from tests.support.group_members import RecordingDelivery
+from tests.support.steps import finish
 from zk_layout.errors import ConnectionLostError, NotPermittedError
 from zk_layout.memory_store import MemoryStore, MemoryZooKeeper, Refusal
 from zk_layout.model import ConsumerThreadId, TopicPartition
@@ -69,7 +70,7 @@ class FollowingDelivery(RecordingDelivery):
         self.cannot_begin = set()
 
     def begin(self, claimed, assignment):
-        super().begin([tp for tp in claimed if tp not in self.cannot_begin], assignment)
+        yield from super().begin([tp for tp in claimed if tp not in self.cannot_begin], assignment)
         if held := self.cannot_begin & claimed.keys():
             raise PartlyBegunError(dict.fromkeys(held, "its offset is unreadable"))
 
@@ -79,7 +80,7 @@ class FollowingDelivery(RecordingDelivery):
         return found
 
     def end(self, partitions):
-        super().end(partitions)
+        yield from super().end(partitions)
         self.flowing -= set(partitions)
 
 
@@ -118,7 +119,7 @@ class World:
     def begin(self, tps):
         for tp in tps:
             self.progress.begin(tp, 0, self.offsets.committed[tp])
-        self.follower.begin(dict.fromkeys(tps, MINE), {})
+        finish(self.follower.begin(dict.fromkeys(tps, MINE), {}))
         self.settle()
 
     def ask(self, tps=TPS, state=RequestState.PREPARE, ephemeral=True, request_id="r"):
@@ -177,7 +178,7 @@ def test_a_partition_flows_if_neither_a_release_nor_a_request_keeps_it_shut(step
             case "release" if tp in owned:
                 owned.discard(tp)
                 releasing.discard(tp)
-                world.follower.end([tp])
+                finish(world.follower.end([tp]))
                 world.progress.forget([tp])
             case "ask" if asked is None:
                 asked, overdue, request_id = "prepare", False, str(number)
@@ -312,7 +313,7 @@ def test_a_reset_to_what_was_committed_last_is_seen_if_the_znode_was_deleted_mea
     session_id = world.store.session_id
     committed = world.offsets.commit({tp: Commit(5, seen)}, consumer_id="g_a", session_id=session_id).committed[tp]
     world.progress.begin(tp, 5, committed)
-    world.follower.begin({tp: MINE}, {})
+    finish(world.follower.begin({tp: MINE}, {}))
     world.settle()
     world.ask([tp])
     if is_deleted:
@@ -331,7 +332,7 @@ def test_a_request_is_seen_before_anything_that_is_claimed_is_committed():
         world.progress.begin(tp, 0, world.offsets.committed[tp])
         # another client writes after the claim has read the offset and before the partition begins
         world.offsets.write(tp, 9)
-    world.follower.begin(dict.fromkeys(TPS, MINE), {})
+    finish(world.follower.begin(dict.fromkeys(TPS, MINE), {}))
     assert world.delivery.adopted == dict.fromkeys(TPS, 9)
 
 

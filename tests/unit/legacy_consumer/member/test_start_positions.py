@@ -618,7 +618,7 @@ def test_a_hook_is_told_of_lost_partitions_when_the_commit_that_is_under_way_has
     owner = CreateOp(cluster.owner_path(P0), b"another-0", ephemeral=True)
     cluster.admin.multi([DeleteOp(cluster.owner_path(P0)), owner])
     # the listener's thread is inside the hook, or waits for the commit
-    eventually(lambda: P0 not in connector.progress and (listener.seen or delivery._calls._running is not None))
+    eventually(lambda: P0 not in connector.progress and (listener.seen or delivery.telling.calls._running is not None))
     may_send.set()
     committing.join(60)
     eventually(lambda: len(listener.seen) == 2)
@@ -630,7 +630,7 @@ def test_a_hook_that_waits_for_a_commit_is_not_called_after_a_shutdown(cluster, 
     listener.may_go_on.set()
     connector, stream = cluster.join(listener, audit_interval_ms=100, drain_timeout_ms=60_000)
     take(stream, 16)
-    committer, calls = connector._membership.delivery.committer, connector._membership.delivery._calls
+    committer, calls = connector._membership.delivery.committer, connector._membership.delivery.telling.calls
     with committer.lock:
         cluster.admin.delete(cluster.owner_path(P0))
         eventually(lambda: P0 not in connector.progress and calls._running is not None)
