@@ -211,7 +211,8 @@ class SmallWorld:
         asked = self.asked[member] = Asked(ends, frozenset(partitions), self.clock.now + _LISTENER_S)
         while not (asked.is_answered or self.is_resting or self.clock.now >= asked.deadline):
             yield asked.deadline - self.clock.now
-        del self.asked[member]
+        if self.asked.pop(member, None) is not asked:
+            raise Violation("goes on", f"{member.consumer_id} goes on with a step after its partitions are lost")
 
     def answer(self, member):
         """Let the member's listener return."""
