@@ -50,7 +50,7 @@ class Delivery(Protocol):
         ...
 
     def finish_telling(self) -> Waits[None]:
-        """Wait until the hooks about losses and empty generations have returned or are late."""
+        """Wait for the hooks for which begin and end do not wait, such as those about losses."""
         ...
 
     def await_answer(self, timeout_s: float) -> None:

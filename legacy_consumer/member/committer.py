@@ -95,7 +95,10 @@ class Committer:
 
     @contextmanager
     def holding_back(self, partitions: Collection[TopicPartition]) -> Iterator[None]:
-        """Let no periodic commit write these partitions in the body: the listener hears of their start or release."""
+        """Let no periodic commit write these partitions in the body: the listener hears of their start or release.
+
+        Before a start the listener may still seek; and before a release the last commit has been made.
+        """
         self._held_back = frozenset(partitions)
         try:
             yield

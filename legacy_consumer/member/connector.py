@@ -652,7 +652,7 @@ class ConsumerConnector:
     def _is_inside(self, membership: Membership) -> bool:
         """Return whether the caller is a handler or finaliser inside a call of this connector or of its coordinator."""
         delivery = membership.delivery
-        inside = self, delivery, delivery.committer, *membership.streams.all()
+        inside = self, delivery, delivery.telling, delivery.committer, *membership.streams.all()
         # the function that wait_until() calls may itself make any call
         return is_inside(*inside, but=ConsumerConnector.wait_until.__code__)
 

@@ -21,6 +21,7 @@ _MODULES = frozenset(
         "member.hand_source",
         "member.stream",
         "member.stream_delivery",
+        "member.telling",
         "simple_consumer",
         "member.interrupted_calls",
     )

@@ -1,7 +1,7 @@
 """Tells the user's listener which partitions start, are released and are lost, and when to go on without its answer.
 
-The hooks run on a thread of their own (listener_calls.py). The coordinator does not wait for it: a step of the delivery
-yields the seconds to wait at most, and is resumed when an answer is there.
+The hooks run on a thread of their own (listener_calls.py). The coordinator does not block until a hook returns: a step
+of the delivery yields the seconds to wait at most, and is resumed when the hook has returned.
 """
 
 from __future__ import annotations
@@ -32,11 +32,15 @@ from zk_layout.signals import Flag
 logger = safe_logger(__name__)
 
 _HASTE_S = 0.5
-"""The bound of one step once the time for leaving is over."""
+"""The bound for one answer, and for the last commit, once the time for leaving is over."""
 
 
 class Telling:
-    """What one member tells its listener. Used by the coordinator's thread, except where a method says otherwise."""
+    """What one member tells its listener.
+
+    The connector sets `listener`, before the member joins; `calls` exists from the first hook on. The coordinator's
+    thread takes the steps; the methods below the comment "On any thread" may be called on others.
+    """
 
     def __init__(
         self, consumer_id: str, committer: Committer, bound_s: float, on_answer: Callable[[], None] = lambda: None
@@ -53,7 +57,7 @@ class Telling:
         """The listener calls of an earlier membership: hooks of the same listener wait for their end."""
         self._close_by = float("inf")
         self._unheard: list[HookCall] = []
-        """The calls about losses and empty generations that no step has waited for yet."""
+        """The calls that no step has waited for yet: about losses, and those of the methods tell_nothing_..."""
         self._known: set[TopicPartition] = set()
         """The partitions whose start the listener was told of, and whose release or loss it was not."""
 
@@ -71,6 +75,8 @@ class Telling:
         yield from self.hear_out()
         answers: list[tuple[dict[TopicPartition, int], dict[TopicPartition, str]]] = []
 
+        # no function that calls a hook may use `self`: see interrupted_calls, by which the hook's own calls would count
+        # as calls inside this object
         def ask(listener: RebalanceListener) -> None:
             # checked on the listener's thread: the answer may be a mapping that asks a database for each entry
             answer: object = cast(StartListener, listener).starting_offsets(dict(committed))
@@ -100,7 +106,7 @@ class Telling:
         yield from self._hear(call)
 
     def hear_out(self) -> Waits[None]:
-        """Wait until the listener has heard of losses and empty generations."""
+        """Wait until the listener has heard of losses, and of generations that change nothing for this member."""
         while self._unheard:
             yield from self._hear(self._unheard[0])
             del self._unheard[0]
@@ -209,10 +215,12 @@ class Telling:
             earlier = self._earlier
             after = earlier if earlier is not None and is_same_listener(earlier.listener, self.listener) else None
             self.calls = ListenerCalls(self._consumer_id, self.listener, after)
+            self.calls.give_up_at = self._close_by
         return self.calls
 
 
 def _hook_of_loss(lost: frozenset[TopicPartition], committer: Committer, calls: ListenerCalls) -> Hook:
+    # a function, not a method of Telling: the commits of the hook would count as calls inside it
     def tell(listener: RebalanceListener) -> None:
         # a commit under way may still write them; on this thread the wait counts as a part of the hook
         committer.finish()
