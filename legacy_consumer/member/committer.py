@@ -95,9 +95,9 @@ class Committer:
 
     @contextmanager
     def holding_back(self, partitions: Collection[TopicPartition]) -> Iterator[None]:
-        """Let no periodic commit write these partitions in the body: the listener hears of their start or release.
+        """Let no periodic commit write these partitions in the body, in which the listener hears of them.
 
-        Before a start the listener may still seek; and before a release the last commit has been made.
+        If they start, the listener may still seek. If they are released, the member has made their last commit.
         """
         self._held_back = frozenset(partitions)
         try:

@@ -202,7 +202,7 @@ class StreamDelivery:
         self._forget(going)
 
     def finish_telling(self) -> Waits[None]:
-        """Wait until the listener has heard of losses, and of generations that change nothing: see Telling.hear_out."""
+        """See Telling.hear_out."""
         return self.telling.hear_out()
 
     def await_answer(self, timeout_s: float) -> None:

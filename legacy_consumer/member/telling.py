@@ -1,7 +1,7 @@
-"""Tells the user's listener which partitions start, are released and are lost, and when to go on without its answer.
+"""Calls the user's listener when partitions start, are released or are lost, and says how long a step waits for it.
 
 The hooks run on a thread of their own (listener_calls.py). The coordinator does not block until a hook returns: a step
-of the delivery yields the seconds to wait at most, and is resumed when the hook has returned.
+of the delivery yields the seconds to wait at most, and the coordinator resumes it when the hook has returned.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ _HASTE_S = 0.5
 
 
 class Telling:
-    """What one member tells its listener.
+    """Calls the listener of one member.
 
-    The connector sets `listener`, before the member joins; `calls` exists from the first hook on. The coordinator's
-    thread takes the steps; the methods below the comment "On any thread" may be called on others.
+    The connector sets `listener` before the member joins. The first hook creates `calls`. Only the coordinator's thread
+    takes the steps; any thread may call the methods below the comment "On any thread".
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class Telling:
         """The listener calls of an earlier membership: hooks of the same listener wait for their end."""
         self._close_by = float("inf")
         self._unheard: list[HookCall] = []
-        """The calls that no step has waited for yet: about losses, and those of the methods tell_nothing_..."""
+        """The calls about losses, and about generations without a change. The next step waits for them."""
         self._known: set[TopicPartition] = set()
         """The partitions whose start the listener was told of, and whose release or loss it was not."""
 
@@ -75,8 +75,6 @@ class Telling:
         yield from self.hear_out()
         answers: list[tuple[dict[TopicPartition, int], dict[TopicPartition, str]]] = []
 
-        # no function that calls a hook may use `self`: see interrupted_calls, by which the hook's own calls would count
-        # as calls inside this object
         def ask(listener: RebalanceListener) -> None:
             # checked on the listener's thread: the answer may be a mapping that asks a database for each entry
             answer: object = cast(StartListener, listener).starting_offsets(dict(committed))
@@ -200,7 +198,11 @@ class Telling:
     # Inside.
 
     def _tell(self, hook: Hook) -> HookCall:
-        """Have a hook called, after the hooks before it. Do not wait."""
+        """Have a hook called, after the hooks before it. Do not wait.
+
+        hook: a function that does not use `self`. Otherwise interrupted_calls takes the user's calls in the hook for
+        calls inside this object, and refuses them.
+        """
         return self._listener_calls().begin(hook, self.bound_s(), self.tell_answered)
 
     def _hear(self, call: HookCall) -> Waits[None]:
@@ -220,7 +222,6 @@ class Telling:
 
 
 def _hook_of_loss(lost: frozenset[TopicPartition], committer: Committer, calls: ListenerCalls) -> Hook:
-    # a function, not a method of Telling: the commits of the hook would count as calls inside it
     def tell(listener: RebalanceListener) -> None:
         # a commit under way may still write them; on this thread the wait counts as a part of the hook
         committer.finish()

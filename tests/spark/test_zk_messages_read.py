@@ -234,8 +234,8 @@ def test_a_read_up_to_a_group_ends_at_its_offsets(flights):
 def test_offsets_of_an_earlier_topic_of_the_name_count_as_none(kafka, new_topic):
     with store_of(kafka.zookeeper_connect) as store:
         store.create("/consumers/outlived/offsets/reborn/0", b"2", make_parents=True)
-        # the deleted topic has another name: if a topic comes back before the controller has seen that it was gone,
-        # the controller does not take the new one for a new topic, and its partitions never have a leader
+        # Some topic must have been deleted, but not this one. If it is created again before the controller has seen the
+        # deletion, the controller believes that it knows the topic, and gives its partitions no leader.
         store.create("/brokers/topics/deceased", b"")
         store.delete("/brokers/topics/deceased")
     topic = new_topic(1, [(None, b"x", 0)] * 5, name="reborn")

@@ -12,7 +12,6 @@ from legacy_consumer.errors import CallInProgressError
 from legacy_consumer.member import interrupted_calls, listener_calls
 from legacy_consumer.member.listener import in_our_words
 from legacy_consumer.member.telling import Telling
-from rebalance.delivery import Waits
 from tests.support.led_cluster import LedCluster
 from tests.support.waiting import eventually
 
@@ -131,10 +130,6 @@ def test_no_function_that_calls_a_hook_uses_self():
         assert not [name for name in ast.walk(function) if isinstance(name, ast.Name) and name.id == "self"], function
 
 
-def steps_of(waits: Waits[None]) -> list[float]:
-    return list(waits)
-
-
 def test_a_listener_that_is_first_called_after_the_time_for_leaving_is_not_waited_for():
     blocked = listener_calls.Flag()
     telling = Telling("g_m", committer=None, bound_s=60.0)
@@ -143,6 +138,6 @@ def test_a_listener_that_is_first_called_after_the_time_for_leaving_is_not_waite
     telling.listener = in_our_words(listener)
     telling.begin_closing(0.0)
     telling.tell_nothing_revoked()
-    assert steps_of(telling.hear_out()) == []
+    assert list(telling.hear_out()) == [], "it waits"
     blocked.set()
     telling.close()
