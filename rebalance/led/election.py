@@ -83,7 +83,7 @@ class Election:
         self._see(znode)
         self._leadership = None
         if znode is not None and znode.stat.ephemeral_owner == session_id:
-            self._store.delete(leader_path(self._group), znode.stat.version)
+            self._delete(znode)
             self.leader = None
 
     def is_vacant(self, znode: Znode | None, for_ms: int) -> bool:
@@ -124,7 +124,7 @@ class Election:
             self._leadership = None
         elif self._leadership is None:
             # the reply to the request that elected this member was lost, so the member does not know what it wrote
-            self._store.delete(leader_path(self._group), znode.stat.version)
+            self._delete(znode)
             self._look_in(0)
         if self._leadership is None:
             return
@@ -132,6 +132,11 @@ class Election:
         deadline = self._leadership.next_deadline()
         if deadline is not None and deadline < now + _FAR_MS:
             self._look_in(max(1, deadline - now))
+
+    def _delete(self, znode: Znode) -> None:
+        path = leader_path(self._group)
+        self._store.delete(path, znode.stat.version)
+        self._watched.drop([path])
 
     def _see(self, znode: Znode | None) -> None:
         if _shows_a_leader(znode):

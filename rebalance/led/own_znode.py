@@ -30,6 +30,7 @@ class OwnZnode:
     def doubt(self) -> None:
         """Have the znode read again: another client may have deleted or replaced it."""
         self.is_doubted = True
+        self._watched.drop([self._path])
 
     def compare(self, joined: int) -> bool:
         """Return whether the leader read what this member wrote last.
@@ -40,7 +41,7 @@ class OwnZnode:
         if self._stat is None:
             return False
         if joined > self._stat.mzxid:
-            self.is_doubted = True
+            self.doubt()
         return joined == self._stat.mzxid
 
     def stands(self, session_id: int) -> bool:
@@ -71,11 +72,11 @@ class OwnZnode:
         try:
             created = self._store.create(self._path, data, ephemeral=True, make_parents=True)
         except NodeExistsError:
-            self.is_doubted = True
+            self.doubt()
             return False
         stat = self._store.exists(self._path)
         if stat is None or stat.mzxid != created:
-            self.is_doubted = True
+            self.doubt()
             return False
         self._stat = stat
         return True
@@ -91,7 +92,8 @@ class OwnZnode:
 
     def delete(self, session_id: int) -> None:
         """Delete the znode if this session wrote it. Raises: ZooKeeper's errors."""
-        mine, self._stat, self.is_doubted = self._stat, None, True
+        self.doubt()
+        mine, self._stat = self._stat, None
         if mine is None or mine.ephemeral_owner != session_id:
             return
         # Read just before: ZooKeeper has no operation that checks a znode's session, and each new znode has version 0.

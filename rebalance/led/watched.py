@@ -7,7 +7,7 @@ watch is silent, and a member that needs it again sends no request.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from zk_layout.store import WatchEvent, WatchKind, ZkStore, Znode
 
@@ -42,6 +42,11 @@ class WatchedZnodes:
         if path not in self._children:
             self._children[path] = self._store.get_children(path, self._fire)
         return self._children[path]
+
+    def drop(self, paths: Iterable[str]) -> None:
+        """Read these znodes again: a request has shown that they changed, and the watch events may arrive later."""
+        for path in paths:
+            self._seen.pop(path, None)
 
     def forget(self) -> None:
         """Read everything again, because an error says that something is not as it was believed to be."""
