@@ -83,8 +83,19 @@ class Election:
         self._see(znode)
         self._leadership = None
         if znode is not None and znode.stat.ephemeral_owner == session_id:
-            self._delete(znode)
+            self.leave(session_id)
             self.leader = None
+
+    def leave(self, session_id: int) -> None:
+        """Delete the leader's znode if it is this session's. Raises: ZooKeeper's errors."""
+        path = leader_path(self._group)
+        # Read just before, and not from what is remembered: each new leader's znode has version 0, so the version
+        # does not tell it from that of the leader before.
+        stat = self._store.exists(path)
+        self._watched.drop([path])
+        if stat is not None and stat.ephemeral_owner == session_id:
+            self._store.delete(path, stat.version)
+            self._watched.wrote([path])
 
     def is_vacant(self, znode: Znode | None, for_ms: int) -> bool:
         """Return whether this member has seen no leader for for_ms milliseconds.
@@ -124,7 +135,7 @@ class Election:
             self._leadership = None
         elif self._leadership is None:
             # the reply to the request that elected this member was lost, so the member does not know what it wrote
-            self._delete(znode)
+            self.leave(session_id)
             self._look_in(0)
         if self._leadership is None:
             return
@@ -132,11 +143,6 @@ class Election:
         deadline = self._leadership.next_deadline()
         if deadline is not None and deadline < now + _FAR_MS:
             self._look_in(max(1, deadline - now))
-
-    def _delete(self, znode: Znode) -> None:
-        path = leader_path(self._group)
-        self._store.delete(path, znode.stat.version)
-        self._watched.drop([path])
 
     def _see(self, znode: Znode | None) -> None:
         if _shows_a_leader(znode):

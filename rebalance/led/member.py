@@ -40,7 +40,6 @@ from rebalance.led.records import (
     encode_joining,
     ephemeral_paths,
     generation_path,
-    leader_path,
     members_path,
     round_path,
 )
@@ -151,6 +150,8 @@ class LedMember:
         """The error that keeps this member from making its offer."""
         self._obstacle: LegacyConsumerError | None = None
         """The error that ended the last look, if an ACL or this member caused it."""
+        self._unreadable: MalformedZnodeError | None = None
+        """What is wrong with the round or the generation as read last."""
         self._told_out: bool | None = None
         """While this member takes no part: whether it owned partitions when it last triggered the reconciler."""
 
@@ -267,7 +268,7 @@ class LedMember:
             if refused and not led:
                 # the first error made it forget that it leads; a second comes before it reads the leader's znode again
                 with contextlib.suppress(LegacyConsumerError):
-                    self._leave_the_lead()
+                    self._election.leave(self._mine.session_id)
         except BaseException:
             self._look_anew(_AGAIN_MS)
             raise
@@ -277,13 +278,6 @@ class LedMember:
         self._snapshot = None
         self._election.forget()
         self._own_znode.doubt()
-
-    def _leave_the_lead(self) -> None:
-        """Delete the leader's znode if it is of this member's session. Raises: ZooKeeper's errors."""
-        path = leader_path(self._group)
-        stat = self._store.exists(path)
-        if stat is not None and stat.ephemeral_owner == self._mine.session_id:
-            self._store.delete(path, stat.version)
 
     def _look_anew(self, delay_ms: int) -> None:
         """Forget all that was read, and look again after the delay: something is not as this member believed."""
@@ -311,18 +305,19 @@ class LedMember:
             self._election.step_down(leader, session_id)
             return
         if self._election.restore(leader, session_id, asked, given):
-            self._watched.drop(self._paths[:2])
-            self._look_in(0)
             return
         was_joining, known = self._mine.is_joining, self._mine.generation
         try:
             self._read_round(asked)
             self._read_generation(given)
+            self._unreadable = None
         except MalformedZnodeError as error:
             if self._election.leads:
                 raise DeposedError(f"somebody else writes: {error}") from error
             # the next leader writes the record anew
-            logger.warning("%s: continues with the records that it read before: %s", self._consumer_id, error)
+            level = level_of(error, self._unreadable, logging.WARNING)
+            logger.log(level, "%s: continues with the records that it read before: %s", self._consumer_id, error)
+            self._unreadable = error
         topics = self._topics()
         if not self._own_znode.stands(session_id) or self._mine.is_outdated(topics):
             self._mine.join_anew()

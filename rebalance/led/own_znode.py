@@ -7,7 +7,7 @@ generation leaves the member out or names another write of the znode.
 from __future__ import annotations
 
 from rebalance.led.permanent import delete_below
-from rebalance.led.records import member_path
+from rebalance.led.records import member_path, members_path
 from rebalance.led.watched import WatchedZnodes
 from zk_layout.errors import NodeExistsError
 from zk_layout.loggers import safe_logger
@@ -23,6 +23,7 @@ class OwnZnode:
         self._store = store
         self._watched = watched
         self._path = member_path(group, consumer_id)
+        self._list = members_path(group)
         self._stat: Stat | None = None
         self.is_doubted = True
         """Whether this member must read the znode before its next step."""
@@ -68,6 +69,7 @@ class OwnZnode:
             return False
         if self._stat is not None:
             self._stat = self._store.set_data(self._path, data, self._stat.version)
+            self._watched.wrote([self._path])
             return True
         try:
             created = self._store.create(self._path, data, ephemeral=True, make_parents=True)
@@ -79,6 +81,7 @@ class OwnZnode:
             self.doubt()
             return False
         self._stat = stat
+        self._watched.wrote([self._path, self._list])
         return True
 
     def _delete_permanent(self, stat: Stat) -> bool:

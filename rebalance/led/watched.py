@@ -1,7 +1,8 @@
-"""The data of watched znodes: each is read again only after its watch has fired.
+"""The data of watched znodes: each is read again only after its watch has fired, or after a request for it.
 
 A watch fires before any read of its store can see the change (zk_layout.store). So the data is valid as long as its
-watch is silent, and a member that needs it again sends no request.
+watch is silent, and a member that needs it again sends no request. Not so after a request that writes the znode: its
+answer may be there before the watch event. Whoever sends such a request says so, by wrote() or drop().
 """
 
 from __future__ import annotations
@@ -44,9 +45,15 @@ class WatchedZnodes:
         return self._children[path]
 
     def drop(self, paths: Iterable[str]) -> None:
-        """Read these znodes again: a request has shown that they changed, and the watch events may arrive later."""
+        """Read these znodes and their children again: a request has shown that they are not as they were read."""
         for path in paths:
             self._seen.pop(path, None)
+            self._children.pop(path, None)
+
+    def wrote(self, paths: Iterable[str]) -> None:
+        """Act as if the watches of these znodes had fired, because this member has written them."""
+        self.drop(paths)
+        self._on_change()
 
     def forget(self) -> None:
         """Read everything again, because an error says that something is not as it was believed to be."""
@@ -55,9 +62,7 @@ class WatchedZnodes:
 
     def _forget_fired(self) -> None:
         while self._fired:
-            path = self._fired.popleft()
-            self._seen.pop(path, None)
-            self._children.pop(path, None)
+            self.drop([self._fired.popleft()])
 
     def _fire(self, event: WatchEvent) -> None:
         self._fired.append(event.path)

@@ -2,6 +2,7 @@
 
 import pytest
 
+from rebalance.errors import RebalanceError
 from rebalance.led.records import generation_path, leader_path, member_path, round_path
 from tests.support.group_members import GROUP, Group
 from zk_layout.errors import BadVersionError, NotPermittedError
@@ -147,3 +148,73 @@ def test_a_member_that_deletes_the_leaders_znode_of_its_own_goes_on_though_its_w
     group.server.wake(leader.store)
     group.pass_time(1)
     assert len(leader.owned) == 6
+
+
+@pytest.mark.parametrize("path", [round_path(GROUP), generation_path(GROUP)])
+@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
+def test_a_leader_that_does_not_hear_that_it_was_replaced_does_not_restore_what_the_next_one_writes(strategy, path):
+    group = Group({"t": 6})
+    for name in ("a", "b"):
+        group.join(name, {"t": 1}, led=strategy)
+    group.pass_time(6)
+    (leader,) = (member for member in group.members if member.led._election.leads)
+    # the leader hears of the deletion of one, and of nothing that follows
+    group.admin.delete(path)
+    group.server.stall(leader.store)
+    group.admin.delete(leader_path(GROUP))
+    before = group.admin.exists(f"/consumers/{GROUP}/coordination").child_changes
+    group.settle(400)
+    assert group.admin.exists(f"/consumers/{GROUP}/coordination").child_changes - before < 10
+    assert not leader.led._election.leads
+    group.server.wake(leader.store)
+    group.pass_time(10)
+    assert [len(member.owned) for member in group.members] == [3, 3]
+
+
+@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
+def test_the_first_leader_of_a_group_is_elected_once_though_its_watch_events_are_late(strategy, caplog):
+    caplog.set_level("INFO")
+    group = Group({"t": 6})
+    member = group.join("a", {"t": 1}, led=strategy)
+    group.server.stall(member.store)
+    group.pass_time(12)
+    assert len([text for text in caplog.messages if "leads group" in text]) == 1
+    assert [text for text in caplog.messages if "does not" in text] == []
+    assert len(member.owned) == 6
+
+
+def test_a_leader_that_does_not_hear_that_it_was_replaced_deletes_no_other_members_znode(monkeypatch):
+    group = Group({"t": 6})
+    for name in ("a", "b"):
+        group.join(name, {"t": 1}, led="range")
+    group.pass_time(6)
+    (former,) = (member for member in group.members if member.led._election.leads)
+    (other,) = (member for member in group.members if member is not former)
+    group.server.stall(former.store)
+    group.admin.delete(leader_path(GROUP))
+    while not other.led._election.leads:
+        other.coordinator.turn()
+    elected = group.admin.exists(leader_path(GROUP))
+    # its assignor makes no offer any more, so it leaves the lead
+    monkeypatch.setattr(former.led, "_failure", RebalanceError("its assignor fails"))
+    former.led.look()
+    group.settle(200)
+    assert group.admin.exists(leader_path(GROUP)) == elected
+
+
+def test_a_member_says_once_that_the_generation_is_unreadable(caplog):
+    group = Group({"t": 6})
+    for name in ("a", "b"):
+        group.join(name, {"t": 1}, led="range")
+    group.pass_time(6)
+    (leader,) = (member for member in group.members if member.led._election.leads)
+    (other,) = (member for member in group.members if member is not leader)
+    group.server.stall(leader.store)
+    group.admin.set_data(generation_path(GROUP), b"x")
+    group.settle()
+    for _ in range(5):
+        other.led.look()
+    assert len([text for text in caplog.messages if "continues with the records" in text]) == 1
+    group.server.wake(leader.store)
+    group.pass_time(6)
+    assert [len(member.owned) for member in group.members] == [3, 3]
