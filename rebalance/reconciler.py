@@ -159,12 +159,7 @@ class Reconciler:
         if plan.claim:
             if plan.release and self._is_overtaken(todo):
                 return Overtaken()
-            try:
-                self._ownership.claim(plan.claim, lambda: self._post(Unblocked()))
-            except SessionExpiredError:
-                # the registration is gone, and the watch event may come later
-                self._reader.forget_members(self._consumer_id)
-                raise
+            self._ownership.claim(plan.claim, lambda: self._post(Unblocked()))
             self._claimed.update(plan.claim)
         if (unanswered := self._begin(assignment)) is not None:
             return unanswered

@@ -89,13 +89,10 @@ class Election:
     def leave(self, session_id: int) -> None:
         """Delete the leader's znode if it is this session's. Raises: ZooKeeper's errors."""
         path = leader_path(self._group)
-        # Read just before, and not from what is remembered: each new leader's znode has version 0, so the version
-        # does not tell it from that of the leader before.
+        # read just before: each new leader's znode has version 0, so the version does not tell one from the next
         stat = self._store.exists(path)
-        self._watched.drop([path])
         if stat is not None and stat.ephemeral_owner == session_id:
             self._store.delete(path, stat.version)
-            self._watched.wrote([path])
 
     def is_vacant(self, znode: Znode | None, for_ms: int) -> bool:
         """Return whether this member has seen no leader for for_ms milliseconds.

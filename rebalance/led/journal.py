@@ -24,7 +24,6 @@ from rebalance.led.records import (
     leader_path,
     round_path,
 )
-from rebalance.led.watched import WatchedZnodes
 from zk_layout.errors import BadVersionError, MalformedZnodeError, MultiFailedError, NodeExistsError, NoNodeError
 from zk_layout.loggers import safe_logger
 from zk_layout.store import CheckOp, CreateOp, DeleteOp, Op, SetOp, ZkStore, Znode, multi_size
@@ -40,9 +39,8 @@ _MOST = 1 << 30
 class Journal:
     """The znodes of one leader. round, generation: as stored, unless another client has written meanwhile."""
 
-    def __init__(self, store: ZkStore, watched: WatchedZnodes, group: str, consumer_id: str, session_id: int) -> None:
+    def __init__(self, store: ZkStore, group: str, consumer_id: str, session_id: int) -> None:
         self._store = store
-        self._watched = watched
         self._group = group
         self._name = consumer_id
         self._session_id = session_id
@@ -146,14 +144,11 @@ class Journal:
                 f"have {most}: use fewer members or topics in one group"
             )
         try:
-            zxid = self._store.multi(ops, session_id=self._session_id)
+            return self._store.multi(ops, session_id=self._session_id)
         except MultiFailedError as error:
             if isinstance(error.cause, _ANOTHER_WROTE):
                 raise DeposedError(str(error)) from error
             raise error.cause from error
-        # the leader's znode, too: this leader may have been replaced by the time it reads the others again
-        self._watched.wrote([leader_path(self._group), *(op.path for op in ops)])
-        return zxid
 
 
 def _put(path: str, data: bytes, znode: Znode | None) -> Op:

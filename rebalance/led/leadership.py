@@ -70,7 +70,7 @@ class Leadership:
         self._group = group
         self._name = consumer_id
         self._assignors = assignors
-        self._journal = Journal(store, watched, group, consumer_id, session_id)
+        self._journal = Journal(store, group, consumer_id, session_id)
         settings = Settings(
             group_max_session_timeout_ms=NEVER_MS,
             group_initial_rebalance_delay_ms=initial_delay_ms,

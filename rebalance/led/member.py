@@ -305,6 +305,7 @@ class LedMember:
             self._election.step_down(leader, session_id)
             return
         if self._election.restore(leader, session_id, asked, given):
+            self._look_in(0)
             return
         was_joining, known = self._mine.is_joining, self._mine.generation
         try:

@@ -7,7 +7,7 @@ generation leaves the member out or names another write of the znode.
 from __future__ import annotations
 
 from rebalance.led.permanent import delete_below
-from rebalance.led.records import member_path, members_path
+from rebalance.led.records import member_path
 from rebalance.led.watched import WatchedZnodes
 from zk_layout.errors import NodeExistsError
 from zk_layout.loggers import safe_logger
@@ -23,7 +23,6 @@ class OwnZnode:
         self._store = store
         self._watched = watched
         self._path = member_path(group, consumer_id)
-        self._list = members_path(group)
         self._stat: Stat | None = None
         self.is_doubted = True
         """Whether this member must read the znode before its next step."""
@@ -31,7 +30,6 @@ class OwnZnode:
     def doubt(self) -> None:
         """Have the znode read again: another client may have deleted or replaced it."""
         self.is_doubted = True
-        self._watched.drop([self._path])
 
     def compare(self, joined: int) -> bool:
         """Return whether the leader read what this member wrote last.
@@ -42,7 +40,7 @@ class OwnZnode:
         if self._stat is None:
             return False
         if joined > self._stat.mzxid:
-            self.doubt()
+            self.is_doubted = True
         return joined == self._stat.mzxid
 
     def stands(self, session_id: int) -> bool:
@@ -69,19 +67,17 @@ class OwnZnode:
             return False
         if self._stat is not None:
             self._stat = self._store.set_data(self._path, data, self._stat.version)
-            self._watched.wrote([self._path])
             return True
         try:
             created = self._store.create(self._path, data, ephemeral=True, make_parents=True)
         except NodeExistsError:
-            self.doubt()
+            self.is_doubted = True
             return False
         stat = self._store.exists(self._path)
         if stat is None or stat.mzxid != created:
-            self.doubt()
+            self.is_doubted = True
             return False
         self._stat = stat
-        self._watched.wrote([self._path, self._list])
         return True
 
     def _delete_permanent(self, stat: Stat) -> bool:
@@ -95,8 +91,7 @@ class OwnZnode:
 
     def delete(self, session_id: int) -> None:
         """Delete the znode if this session wrote it. Raises: ZooKeeper's errors."""
-        self.doubt()
-        mine, self._stat = self._stat, None
+        mine, self._stat, self.is_doubted = self._stat, None, True
         if mine is None or mine.ephemeral_owner != session_id:
             return
         # Read just before: ZooKeeper has no operation that checks a znode's session, and each new znode has version 0.

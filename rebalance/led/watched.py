@@ -1,14 +1,13 @@
-"""The data of watched znodes: each is read again only after its watch has fired, or after a request for it.
+"""The data of watched znodes: each is read again only after its watch has fired.
 
 A watch fires before any read of its store can see the change (zk_layout.store). So the data is valid as long as its
-watch is silent, and a member that needs it again sends no request. Not so after a request that writes the znode: its
-answer may be there before the watch event. Whoever sends such a request says so, by wrote() or drop().
+watch is silent, and a member that needs it again sends no request.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 from zk_layout.store import WatchEvent, WatchKind, ZkStore, Znode
 
@@ -44,17 +43,6 @@ class WatchedZnodes:
             self._children[path] = self._store.get_children(path, self._fire)
         return self._children[path]
 
-    def drop(self, paths: Iterable[str]) -> None:
-        """Read these znodes and their children again: a request has shown that they are not as they were read."""
-        for path in paths:
-            self._seen.pop(path, None)
-            self._children.pop(path, None)
-
-    def wrote(self, paths: Iterable[str]) -> None:
-        """Act as if the watches of these znodes had fired, because this member has written them."""
-        self.drop(paths)
-        self._on_change()
-
     def forget(self) -> None:
         """Read everything again, because an error says that something is not as it was believed to be."""
         self._seen.clear()
@@ -62,7 +50,9 @@ class WatchedZnodes:
 
     def _forget_fired(self) -> None:
         while self._fired:
-            self.drop([self._fired.popleft()])
+            path = self._fired.popleft()
+            self._seen.pop(path, None)
+            self._children.pop(path, None)
 
     def _fire(self, event: WatchEvent) -> None:
         self._fired.append(event.path)

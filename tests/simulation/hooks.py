@@ -45,7 +45,8 @@ class HookCalls:
         self._listener = listener
         self._hooks = member.world.hooks
         self._waiting = deque()
-        self._is_running = False
+        self.is_running = False
+        """Whether a hook is in the middle of a call, perhaps of a request."""
         self._given_up = None
         self.errors = 0
 
@@ -67,18 +68,18 @@ class HookCalls:
             self._run()
 
     def _is_lasting(self):
-        return self._is_running or (self._member.world.faults and self._hooks.lasting.random() < self._hooks.lasts)
+        return self.is_running or (self._member.world.faults and self._hooks.lasting.random() < self._hooks.lasts)
 
     def _run(self):
         """Call the first hook, and count an error of the user's code; Crash passes through."""
         call = self._waiting[0]
-        self._is_running = True
+        self.is_running = True
         try:
             call.hook(self._listener)
         except InjectedError:
             self.errors += 1
         finally:
-            self._is_running = False
+            self.is_running = False
         self._waiting.popleft()
         call.is_done = True
         call.on_return()
@@ -96,10 +97,10 @@ class HookCalls:
 
     def let_all_return(self, timeout_s):
         """Let all hooks return: the coordinator's thread waits for them."""
-        if self._is_running:
+        if self.is_running:
             # the hook has begun this turn, in a call of its own
             self._member.world.time.advance(timeout_s)
-        while self._waiting and not self._is_running:
+        while self._waiting and not self.is_running:
             self._run()
 
     def is_on_this_thread(self):

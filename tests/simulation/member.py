@@ -236,6 +236,7 @@ class OurMember:
     def turn(self):
         """Take one turn of the coordinator. Returns: True if another turn is due now."""
         world = self.world
+        assert self not in world.time.frozen, "a process that stands still takes no turn"
         if self.hook_calls is not None and not self.using:
             try:
                 self.hook_calls.go_on()

@@ -522,6 +522,9 @@ class World:
         member = self.one_of(self.members)
         if member is None or member.turning or member.using or member in self.time.frozen:
             return
+        if member.hook_calls is not None and member.hook_calls.is_running:
+            # only _stand_still freezes a process in the middle of a call
+            return
         if self.rng.random() < self.settings.freeze * 20:
             self.time.stop(member)
 
