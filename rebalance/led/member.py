@@ -151,7 +151,7 @@ class LedMember:
         self._obstacle: LegacyConsumerError | None = None
         """The error that ended the last look, if an ACL or this member caused it."""
         self._unreadable: MalformedZnodeError | None = None
-        """What is wrong with the round or the generation as read last."""
+        """The error of the last look, if this member could not decode the round or the generation."""
         self._told_out: bool | None = None
         """While this member takes no part: whether it owned partitions when it last triggered the reconciler."""
 

@@ -92,13 +92,18 @@ def test_a_led_member_says_that_it_deleted_a_permanent_znode_once_it_has(path, c
     assert len(member.owned) == 4
 
 
-def test_a_leader_that_is_replaced_as_it_leaves_the_lead_deletes_no_other_members_znode(monkeypatch):
+def leader_and_follower():
+    """Return a settled group of two members, the one that leads, and the other one."""
     group = Group({"t": 6})
     for name in ("a", "b"):
         group.join(name, {"t": 1}, led="range")
     group.pass_time(6)
-    (former,) = (member for member in group.members if member.led._election.leads)
-    (other,) = (member for member in group.members if member is not former)
+    leader, follower = sorted(group.members, key=lambda member: not member.led._election.leads)
+    return group, leader, follower
+
+
+def test_a_leader_that_is_replaced_as_it_leaves_the_lead_deletes_no_other_members_znode(monkeypatch):
+    group, former, other = leader_and_follower()
     # as if all this happened after its last look
     group.server.stall(former.store)
     group.admin.delete(leader_path(GROUP))
@@ -113,12 +118,7 @@ def test_a_leader_that_is_replaced_as_it_leaves_the_lead_deletes_no_other_member
 
 
 def test_a_member_says_once_that_the_generation_is_unreadable(caplog):
-    group = Group({"t": 6})
-    for name in ("a", "b"):
-        group.join(name, {"t": 1}, led="range")
-    group.pass_time(6)
-    (leader,) = (member for member in group.members if member.led._election.leads)
-    (other,) = (member for member in group.members if member is not leader)
+    group, leader, other = leader_and_follower()
     group.server.stall(leader.store)
     group.admin.set_data(generation_path(GROUP), b"x")
     group.settle()
